@@ -1,0 +1,32 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="spadeful",
+    help="Optimal transport, one spadeful at a time.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from spadeful import __version__
+
+        typer.echo(f"spadeful {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Optimal transport, one spadeful at a time."""
