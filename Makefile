@@ -1,0 +1,106 @@
+# `make demo` and `make test` each set up what they need and run, from a clean clone.
+# A stamp is written when a set-up is complete; a set-up that was interrupted leaves none and is taken up again.
+
+PYTHON ?= python3
+BIN := .venv/bin
+CORE := CMakeLists.txt $(wildcard core/*.cpp core/*.hpp core/*.h)
+PACKAGE := $(shell find src/spadeful -name '*.py')
+PINS := pyproject.toml constraints.txt
+PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+BUILD_TOOLS := scikit-build-core nanobind cmake ninja
+EDITABLE := --no-build-isolation --config-settings=build-dir=build/dev --editable
+WHEELS := build/wheels
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test lint bare bench docs sanitize clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/demo.stamp .venv/core.stamp ## build, then show what the package does
+	$(BIN)/spadeful demo
+
+test: lint bare ## build, then check and test everything
+	$(BIN)/python -m pytest
+
+lint: .venv/dev.stamp .venv/core.stamp ## check form, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+# The wheel, as a user without torch installs it.
+bare: .venv-bare/wheel.stamp
+	.venv-bare/bin/python -c "import importlib.util as u, sys; sys.exit(u.find_spec('torch') and 'torch is installed')"
+	.venv-bare/bin/python -m pytest -m "not torch" --doctest-ignore-import-errors --pyargs spadeful tests
+
+bench: .venv/dev.stamp .venv/core.stamp ## measure speed and memory against other solvers
+	$(BIN)/python benchmarks/run.py
+
+docs: .venv/docs.stamp .venv/core.stamp ## build the documentation into docs/_build
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build
+	@echo "Open docs/_build/index.html"
+
+# libstdc++ is loaded early too, for the sanitizer to find the C++ runtime that it wraps.
+sanitize: .venv-sanitize/core.stamp ## test the core under the address and undefined-behaviour sanitizers
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so) \
+	$$(gcc -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	.venv-sanitize/bin/python -m pytest tests -m "not slow"
+
+clean: ## remove environments and everything built
+	rm -rf .venv .venv-bare .venv-sanitize build docs/_build src/spadeful/_core.pyi
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks
+
+# $(call create,folder): a virtual environment with the build tools.
+define create
+@echo "Setting up $(1); the first time takes a few minutes."
+$(PYTHON) -m venv $(1)
+$(1)/bin/python $(PIP) $(BUILD_TOOLS)
+endef
+
+# $(call rebuild,environment,build folder): compile what changed and put it where the environment imports it from.
+define rebuild
+$(1)/bin/cmake --build $(2)
+$(1)/bin/cmake --install $(2) --prefix "$$($(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')"
+@touch $(1)/core.stamp
+endef
+
+.venv/demo.stamp: $(PINS)
+	$(call create,.venv)
+	$(BIN)/python $(PIP) $(EDITABLE) ".[plot]"
+	@touch .venv/core.stamp $@
+
+.venv/dev.stamp: $(PINS)
+	$(call create,.venv)
+	$(BIN)/python $(PIP) $(EDITABLE) ".[dev,torch,sklearn]"
+	@touch .venv/core.stamp .venv/demo.stamp $@
+
+.venv/docs.stamp: $(PINS) | .venv/demo.stamp
+	$(BIN)/python $(PIP) $(EDITABLE) ".[docs]"
+	@touch .venv/core.stamp $@
+
+.venv/core.stamp: $(CORE) | .venv/demo.stamp
+	$(call rebuild,.venv,build/dev)
+
+# The wheel takes the extension from the folder in which .venv built it.
+.venv-bare/wheel.stamp: $(PINS) $(CORE) $(PACKAGE) | .venv/dev.stamp .venv/core.stamp
+	@echo "Setting up .venv-bare"
+	rm -rf $(WHEELS)
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+	  --config-settings=build-dir=build/dev --wheel-dir $(WHEELS) .
+	$(PYTHON) -m venv .venv-bare
+	.venv-bare/bin/python $(PIP) "$$(echo $(WHEELS)/*.whl)[test]"
+	.venv-bare/bin/python $(PIP) --force-reinstall --no-deps $(WHEELS)/*.whl
+	@touch $@
+
+.venv-sanitize/env.stamp: $(PINS)
+	$(call create,.venv-sanitize)
+	.venv-sanitize/bin/python $(PIP) --no-build-isolation --config-settings=build-dir=build/sanitize \
+	  --config-settings=cmake.build-type=Debug --config-settings=cmake.define.SPADEFUL_SANITIZE=ON \
+	  --editable ".[test]"
+	@touch .venv-sanitize/core.stamp $@
+
+.venv-sanitize/core.stamp: $(CORE) | .venv-sanitize/env.stamp
+	$(call rebuild,.venv-sanitize,build/sanitize)
