@@ -43,11 +43,12 @@ docs: .venv/docs.stamp .venv/core.stamp ## build the documentation into docs/_bu
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build
 	@echo "Open docs/_build/index.html"
 
-# libstdc++ is loaded early too, for the sanitizer to find the C++ runtime that it wraps.
-sanitize: .venv-sanitize/core.stamp ## test the core under the address and undefined-behaviour sanitizers
+# libstdc++ is loaded early too, for the sanitizer to find the C++ runtime that it wraps. Capturing at the level
+# of sys lets the sanitizer's report, which ends the process, reach the terminal.
+sanitize: .venv-sanitize/env.stamp .venv-sanitize/core.stamp ## test the core under the address and undefined-behaviour sanitizers
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so) \
 	$$(gcc -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
-	.venv-sanitize/bin/python -m pytest tests -m "not slow"
+	.venv-sanitize/bin/python -m pytest --capture=sys tests -m "not slow"
 
 clean: ## remove environments and everything built
 	rm -rf .venv .venv-bare .venv-sanitize build docs/_build src/spadeful/_core.pyi
