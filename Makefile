@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-CORE := CMakeLists.txt $(wildcard core/*.cpp core/*.hpp core/*.h)
+CORE := CMakeLists.txt $(wildcard core/*.cpp core/*.hpp core/*.inl)
 PACKAGE := $(shell find src/spadeful -name '*.py')
 PINS := pyproject.toml constraints.txt
 PIP := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt

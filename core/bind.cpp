@@ -1,17 +1,313 @@
+// Between Python and the solvers: reads arrays, shares a batch out over threads, turns failures into errors.
+#include <Python.h>
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "solver.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace spadeful;
 
 namespace {
 
-const char *simd_level() {
-#if defined(__x86_64__) && defined(__GNUC__)
-    if (__builtin_cpu_supports("avx2")) return "avx2";
-#endif
-    return "scalar";
+using Array = nb::ndarray<nb::ro, nb::device::cpu>;
+using Vector = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Clock = std::chrono::steady_clock;
+
+// Asks Python for a waiting Ctrl-C; not more often than a person would notice.
+class SignalWatch : public Watch {
+public:
+    bool stop() override {
+        const auto now = Clock::now();
+        if (now < next_) return false;
+        next_ = now + std::chrono::milliseconds(20);
+        nb::gil_scoped_acquire gil;
+        return PyErr_CheckSignals() != 0;
+    }
+
+private:
+    Clock::time_point next_ = Clock::now() + std::chrono::milliseconds(20);
+};
+
+class FlagWatch : public Watch {
+public:
+    explicit FlagWatch(const std::atomic<bool>& flag) : flag_(flag) {}
+    bool stop() override { return flag_.load(std::memory_order_relaxed); }
+
+private:
+    const std::atomic<bool>& flag_;
+};
+
+// One cost (m, n) or a batch (k, m, n), float64 or float32, of any strides. Problems are copied one at a time,
+// and only those that do not already lie in memory as rows of doubles.
+class Costs {
+public:
+    explicit Costs(const Array& array) : array_(array), batch_(array.ndim() == 3) {
+        const bool single = array.dtype() == nb::dtype<float>();
+        if (!single && array.dtype() != nb::dtype<double>()) throw nb::type_error("cost must be float32 or float64");
+        if (array.ndim() != 2 && !batch_) throw nb::value_error("cost must have two or three dimensions");
+        is_float_ = single;
+        const std::size_t first = batch_ ? 1 : 0;
+        count = batch_ ? array.shape(0) : 1;
+        m = array.shape(first);
+        n = array.shape(first + 1);
+        row_stride_ = array.stride(first);
+        column_stride_ = array.stride(first + 1);
+        problem_stride_ = batch_ ? array.stride(0) : 0;
+    }
+
+    const double* read(std::size_t k, std::vector<double>& buffer) const {
+        if (is_float_) return copy(static_cast<const float*>(array_.data()), k, buffer);
+        const auto* data = static_cast<const double*>(array_.data());
+        const bool in_place = (n == 1 || column_stride_ == 1) && (m == 1 || row_stride_ == static_cast<std::int64_t>(n));
+        return in_place ? data + static_cast<std::ptrdiff_t>(k) * problem_stride_ : copy(data, k, buffer);
+    }
+
+    std::size_t count = 1, m = 0, n = 0;
+    bool batch() const { return batch_; }
+
+private:
+    template <class T>
+    const double* copy(const T* data, std::size_t k, std::vector<double>& buffer) const {
+        buffer.resize(m * n);
+        data += static_cast<std::ptrdiff_t>(k) * problem_stride_;
+        double* out = buffer.data();
+        for (std::size_t i = 0; i < m; ++i)
+            for (std::size_t j = 0; j < n; ++j)
+                *out++ = data[static_cast<std::ptrdiff_t>(i) * row_stride_ + static_cast<std::ptrdiff_t>(j) * column_stride_];
+        return buffer.data();
+    }
+
+    const Array& array_;
+    bool batch_, is_float_ = false;
+    std::int64_t row_stride_ = 0, column_stride_ = 0, problem_stride_ = 0;
+};
+
+const double* data_or_null(const std::optional<Vector>& v) { return v ? v->data() : nullptr; }
+
+std::string text(double x) { return nb::cast<std::string>(nb::str(nb::float_(x))); }
+
+// Runs f and gives its failures the words that a user needs. `where` names the problem of a batch.
+template <class F>
+void with_words(const std::string& where, double mass, F&& f) {
+    try {
+        f();
+    } catch (const BadEntry& bad) {
+        const std::string at = "[" + where + std::to_string(bad.row) + ", " + std::to_string(bad.column) + "]";
+        throw nb::value_error(("cost must hold no NaN and no -inf (inf forbids a pair). Got " + text(bad.value) +
+                               " at cost" + at + " instead.").c_str());
+    } catch (const Infeasible& bad) {
+        const std::string of = where.empty() ? "" : " for cost[" + where.substr(0, where.find(',')) + "]";
+        throw nb::value_error(("The mass " + text(mass) + " cannot be transported" + of +
+                               ": the forbidden pairs (inf) leave room for at most " + text(bad.largest) +
+                               ". Ask for at most that mass, or allow more pairs.").c_str());
+    } catch (const Interrupted&) {
+        throw nb::python_error();
+    }
+}
+
+// The answers to one problem or a batch.
+struct Answers {
+    std::vector<Answer> each;
+    std::size_t m = 0, n = 0;
+    bool batch = false;
+};
+
+// Every thread takes the next problem that nobody has; which one solves it does not change the answer.
+void solve_batch(const Costs& costs, const Units& units, double mass, std::size_t threads, std::vector<Answer>& answers) {
+    std::atomic<std::size_t> next{0}, finished{0};
+    std::atomic<bool> stop{false};
+    std::mutex mutex;
+    std::size_t failed_at = costs.count;
+    std::exception_ptr failure;
+
+    const auto work = [&](Watch& watch) {
+        Solver solver;
+        std::vector<double> buffer;
+        for (std::size_t k; (k = next++) < costs.count && !stop;) {
+            try {
+                answers[k] = solver.solve(costs.read(k, buffer), costs.m, costs.n, units, mass, watch);
+            } catch (...) {
+                // Problems are begun in order, so of several failures the first is found whatever the timing.
+                const std::lock_guard lock(mutex);
+                if (k < failed_at) {
+                    failed_at = k;
+                    failure = std::current_exception();
+                }
+                next = costs.count;
+            }
+        }
+        ++finished;
+    };
+
+    std::vector<std::thread> team;
+    for (std::size_t t = 1; t < threads; ++t)
+        team.emplace_back([&] {
+            FlagWatch watch(stop);
+            work(watch);
+        });
+    SignalWatch watch;
+    work(watch);
+    while (finished < threads) {
+        if (!stop && watch.stop()) {
+            const std::lock_guard lock(mutex);
+            stop = true;
+            failed_at = 0;
+            failure = std::make_exception_ptr(Interrupted{});
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    for (std::thread& thread : team) thread.join();
+    if (failure)
+        with_words(std::to_string(failed_at) + ", ", mass, [&] {
+            nb::gil_scoped_acquire gil;
+            std::rethrow_exception(failure);
+        });
+}
+
+Answers solve(const Array& cost, double mass, const std::optional<Vector>& a, const std::optional<Vector>& b,
+              std::size_t threads) {
+    const Costs costs(cost);
+    const Units units(costs.m, costs.n, data_or_null(a), data_or_null(b));
+    Answers answers;
+    answers.m = costs.m;
+    answers.n = costs.n;
+    answers.batch = costs.batch();
+    answers.each.resize(costs.count);
+    if (costs.batch()) {
+        nb::gil_scoped_release release;
+        solve_batch(costs, units, mass, std::min(threads, costs.count), answers.each);
+    } else {
+        with_words("", mass, [&] {
+            nb::gil_scoped_release release;
+            thread_local Solver solver;
+            std::vector<double> buffer;
+            SignalWatch watch;
+            answers.each[0] = solver.solve(costs.read(0, buffer), costs.m, costs.n, units, mass, watch);
+        });
+    }
+    return answers;
+}
+
+template <class T>
+nb::ndarray<nb::numpy, T> to_numpy(std::vector<T>&& values, std::vector<std::size_t> shape) {
+    auto owned = std::make_unique<std::vector<T>>(std::move(values));
+    T* data = owned->data();
+    nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::ndarray<nb::numpy, T>(data, shape.size(), shape.data(), owner);
+}
+
+// (problem, row, column, mass) of every entry.
+nb::tuple to_triplets(const std::vector<const std::vector<Entry>*>& plans) {
+    std::size_t count = 0;
+    for (const auto* entries : plans) count += entries->size();
+    std::vector<std::int64_t> problems, rows, columns;
+    std::vector<double> masses;
+    problems.reserve(count);
+    rows.reserve(count);
+    columns.reserve(count);
+    masses.reserve(count);
+    for (std::size_t k = 0; k < plans.size(); ++k)
+        for (const Entry& e : *plans[k]) {
+            problems.push_back(static_cast<std::int64_t>(k));
+            rows.push_back(e.row);
+            columns.push_back(e.column);
+            masses.push_back(e.mass);
+        }
+    return nb::make_tuple(to_numpy(std::move(problems), {count}), to_numpy(std::move(rows), {count}),
+                          to_numpy(std::move(columns), {count}), to_numpy(std::move(masses), {count}));
+}
+
+nb::tuple triplets(const Answers& answers) {
+    std::vector<const std::vector<Entry>*> plans;
+    for (const Answer& answer : answers.each) plans.push_back(&answer.entries);
+    return to_triplets(plans);
+}
+
+template <class F>
+auto per_problem(const Answers& answers, F&& f) {
+    std::vector<double> values;
+    for (const Answer& answer : answers.each) values.push_back(f(answer));
+    const std::size_t count = values.size();
+    return to_numpy(std::move(values), {count});
+}
+
+auto column_prices(const Answers& answers) {
+    std::vector<double> prices;
+    prices.reserve(answers.each.size() * answers.n);
+    for (const Answer& answer : answers.each)
+        prices.insert(prices.end(), answer.column_prices.begin(), answer.column_prices.end());
+    return to_numpy(std::move(prices), {answers.each.size(), answers.n});
+}
+
+// Row prices (k, m) that make the dual solution (prices, column prices) feasible for the costs.
+auto certify(const Array& cost, const Vector& prices, const nb::ndarray<const double, nb::ndim<2>, nb::c_contig>& columns) {
+    const Costs costs(cost);
+    std::vector<double> rows(costs.count * costs.m), buffer;
+    for (std::size_t k = 0; k < costs.count; ++k)
+        row_prices(costs.read(k, buffer), costs.m, costs.n, prices.data()[k], columns.data() + k * costs.n,
+                   rows.data() + k * costs.m);
+    return to_numpy(std::move(rows), {costs.count, costs.m});
+}
+
+std::unique_ptr<Path> path(const Array& cost, const std::optional<Vector>& a, const std::optional<Vector>& b) {
+    const Costs costs(cost);
+    const Units units(costs.m, costs.n, data_or_null(a), data_or_null(b));
+    std::unique_ptr<Path> result;
+    with_words("", 1.0, [&] {
+        nb::gil_scoped_release release;
+        std::vector<double> buffer;
+        SignalWatch watch;
+        result = std::make_unique<Path>(costs.read(0, buffer), costs.m, costs.n, units, watch);
+    });
+    return result;
+}
+
+auto copy_of(const std::vector<double>& values) {
+    return to_numpy(std::vector<double>(values), {values.size()});
 }
 
 }  // namespace
 
 NB_MODULE(_core, m) {
     m.doc() = "The compiled core of spadeful.";
-    m.def("simd_level", &simd_level, "Name the instruction set that the core uses on this machine.");
+
+    const auto fresh = nb::rv_policy::automatic;  // every array handed out owns its memory
+    nb::class_<Answers>(m, "Answers", "Optimal plans of one problem or a batch, with a dual solution.")
+        .def_prop_ro("triplets", &triplets, fresh, "problem, row, column and mass of every entry")
+        .def_prop_ro("values", [](const Answers& a) { return per_problem(a, [](const Answer& x) { return x.value; }); }, fresh)
+        .def_prop_ro("prices", [](const Answers& a) { return per_problem(a, [](const Answer& x) { return x.price; }); }, fresh)
+        .def_prop_ro("column_prices", &column_prices, fresh);
+
+    nb::class_<Path>(m, "Path", "Optimal plans of every mass.")
+        .def_prop_ro("masses", [](const Path& p) { return copy_of(p.masses); }, fresh)
+        .def_prop_ro("values", [](const Path& p) { return copy_of(p.values); }, fresh)
+        .def_prop_ro("prices", [](const Path& p) { return copy_of(p.prices); }, fresh)
+        .def("triplets", [](const Path& p, double mass) {
+            const std::vector<Entry> entries = p.entries(mass);
+            return to_triplets({&entries});
+        }, "mass"_a);
+
+    m.def("solve", &solve, "cost"_a, "mass"_a, "a"_a.none(), "b"_a.none(), "threads"_a,
+          "Solve one cost (m, n) or a batch (k, m, n) exactly.");
+    m.def("path", &path, "cost"_a, "a"_a.none(), "b"_a.none(), "Solve for every mass.");
+    m.def("certify", &certify, "cost"_a, "prices"_a, "column_prices"_a, "Row prices of a feasible dual solution.");
+    m.def("simd_level", [] { return std::string(kernels().name); }, "The instruction set in use.");
+    m.def("choose_simd_level", [](const std::string& name) { return choose_kernels(name.c_str()); }, "name"_a,
+          "Use 'scalar', 'avx2', 'avx512' or 'best'; false if this machine has no such level.");
 }

@@ -1,0 +1,269 @@
+#include "forest.hpp"
+
+#include <algorithm>
+
+namespace spadeful {
+
+void Flows::reset(std::size_t columns) {
+    first_.assign(columns, -1);
+    pool_.clear();
+    unused_ = -1;
+}
+
+void Flows::add(std::int32_t row, std::int32_t column, std::int64_t units) {
+    std::int32_t* at = &first_[static_cast<std::size_t>(column)];
+    while (*at >= 0 && pool_[static_cast<std::size_t>(*at)].row != row) at = &pool_[static_cast<std::size_t>(*at)].next;
+    if (*at >= 0) {
+        Link& link = pool_[static_cast<std::size_t>(*at)];
+        link.units += units;
+        if (link.units == 0) {
+            const std::int32_t freed = *at;
+            *at = link.next;
+            link.next = unused_;
+            unused_ = freed;
+        }
+        return;
+    }
+    if (unused_ >= 0) {
+        *at = unused_;
+        Link& link = pool_[static_cast<std::size_t>(unused_)];
+        unused_ = link.next;
+        link = {row, -1, units};
+    } else {
+        *at = static_cast<std::int32_t>(pool_.size());  // before push_back moves the pool that `at` points into
+        pool_.push_back({row, -1, units});
+    }
+}
+
+std::int64_t Flows::units(std::int32_t row, std::int32_t column) const {
+    for (std::int32_t k = first(static_cast<std::size_t>(column)); k >= 0; k = link(k).next)
+        if (link(k).row == row) return link(k).units;
+    return 0;
+}
+
+std::vector<Flow> Flows::list() const {
+    std::vector<Flow> flows;
+    for (std::size_t j = 0; j < first_.size(); ++j)
+        for (std::int32_t k = first_[j]; k >= 0; k = link(k).next)
+            flows.push_back({link(k).row, static_cast<std::int32_t>(j), link(k).units});
+    std::sort(flows.begin(), flows.end(), [](const Flow& x, const Flow& y) {
+        return x.row != y.row ? x.row < y.row : x.column < y.column;
+    });
+    return flows;
+}
+
+void Forest::Queue::reset(std::size_t n) {
+    n_ = n;
+    key_.assign((n + block - 1) / block * block, infinity);
+    block_.assign(key_.size() / block, infinity);
+}
+
+void Forest::Queue::lower(std::size_t j, double key) {
+    key_[j] = key;
+    double& least = block_[j / block];
+    if (key < least) least = key;
+}
+
+void Forest::Queue::set(std::size_t j, double key) {
+    const double before = key_[j];
+    key_[j] = key;
+    double& least = block_[j / block];
+    if (key < least)
+        least = key;
+    else if (before == least)
+        least = kernels().minimum(key_.data() + j / block * block, block);
+}
+
+void Forest::Queue::rebuild() {
+    for (std::size_t b = 0; b < block_.size(); ++b) block_[b] = kernels().minimum(key_.data() + b * block, block);
+}
+
+double Forest::Queue::smallest(std::size_t& where) const {
+    std::size_t b = 0;
+    for (std::size_t k = 1; k < block_.size(); ++k)
+        if (block_[k] < block_[b]) b = k;
+    where = b * block;
+    while (key_[where] != block_[b]) ++where;
+    return block_[b];
+}
+
+// Square tiles keep both sides in the first-level cache.
+static void transpose(const double* from, double* to, std::size_t m, std::size_t n) {
+    constexpr std::size_t tile = 16;
+    for (std::size_t i0 = 0; i0 < m; i0 += tile)
+        for (std::size_t j0 = 0; j0 < n; j0 += tile)
+            for (std::size_t j = j0; j < std::min(n, j0 + tile); ++j)
+                for (std::size_t i = i0; i < std::min(m, i0 + tile); ++i) to[j * m + i] = from[i * n + j];
+}
+
+void Forest::start(const double* cost, std::size_t m, std::size_t n) {
+    cost_ = cost;
+    m_ = m;
+    n_ = n;
+    kernels_ = &kernels();
+    lambda_ = -infinity;
+    sent_ = 0;
+    segments.clear();
+    links.clear();
+    transposed_.resize(m * n);
+    transpose(cost, transposed_.data(), m, n);
+    flows_.reset(n);
+    open_.reset(n);
+    full_.reset(n);
+    reach_.assign(n, infinity);
+    beta_.assign(n, 0.0);
+    nearest_.assign(n, -1);
+    offset_.assign(m, infinity);
+    p_.assign(m, 0.0);
+    root_.assign(m, -1);
+    entry_.assign(m, -1);
+    tree_rows_.resize(m);
+    tree_columns_.resize(m);
+    hits_.resize(n);
+    for (std::size_t i = 0; i < m; ++i) {
+        tree_rows_[i].clear();
+        tree_columns_[i].clear();
+        if (supply_[i] == 0) continue;
+        offset_[i] = 0;
+        root_[i] = static_cast<std::int32_t>(i);
+    }
+    for (std::size_t j = 0; j < n; ++j)
+        if (demand_[j] > 0) refresh(j);
+}
+
+void Forest::key(std::size_t j, double value) { (demand_[j] > 0 ? open_ : full_).set(j, value); }
+
+// Makes the key of a column outside the forest exact. False if it already was.
+bool Forest::refresh(std::size_t j) {
+    const std::int32_t i = nearest_[j];
+    if (i >= 0 && transposed_[j * m_ + static_cast<std::size_t>(i)] + offset_[static_cast<std::size_t>(i)] == reach_[j])
+        return false;
+    const BestTwo best = kernels_->best_two(transposed_.data() + j * m_, offset_.data(), m_);
+    reach_[j] = best.first;
+    nearest_[j] = static_cast<std::int32_t>(best.index);
+    key(j, best.first + beta_[j]);
+    return true;
+}
+
+void Forest::scan(std::size_t i) {
+    const double offset = offset_[i];
+    const std::size_t count = kernels_->below(cost_ + i * n_, offset, reach_.data(), hits_.data(), n_);
+    for (std::size_t k = 0; k < count; ++k) {
+        const auto j = static_cast<std::size_t>(hits_[k]);
+        Queue& queue = demand_[j] > 0 ? open_ : full_;
+        if (queue[j] == infinity && nearest_[j] >= 0) continue;  // in the forest: only rounding brought it here
+        reach_[j] = cost_[i * n_ + j] + offset;
+        nearest_[j] = static_cast<std::int32_t>(i);
+        queue.lower(j, reach_[j] + beta_[j]);
+    }
+}
+
+// A column without room joins the forest, and behind it the rows that feed it.
+void Forest::join(std::size_t j) {
+    full_.set(j, infinity);
+    const std::int32_t root = root_[static_cast<std::size_t>(nearest_[j])];
+    tree_columns_[static_cast<std::size_t>(root)].push_back(static_cast<std::int32_t>(j));
+    for (std::int32_t k = flows_.first(j); k >= 0; k = flows_.link(k).next) {
+        const auto i = static_cast<std::size_t>(flows_.link(k).row);
+        if (offset_[i] < infinity) continue;
+        offset_[i] = lambda_ - p_[i];
+        root_[i] = root;
+        entry_[i] = static_cast<std::int32_t>(j);
+        tree_rows_[static_cast<std::size_t>(root)].push_back(static_cast<std::int32_t>(i));
+        scan(i);
+    }
+}
+
+// Sends what fits along the path from the root to column j, which has room.
+void Forest::send(std::size_t j, std::int64_t target, bool keep_path) {
+    const auto end = static_cast<std::int32_t>(j);
+    std::int64_t units = std::min(target - sent_, demand_[j]);
+    std::int32_t i = nearest_[j];
+    for (std::int32_t up; (up = entry_[static_cast<std::size_t>(i)]) >= 0; i = nearest_[static_cast<std::size_t>(up)])
+        units = std::min(units, flows_.units(i, up));
+    const auto root = static_cast<std::size_t>(i);
+    units = std::min(units, supply_[root]);
+
+    double cost = 0;
+    const auto first = static_cast<std::int32_t>(links.size());
+    const auto step = [&](std::int32_t row, std::int32_t column, std::int64_t by) {
+        flows_.add(row, column, by);
+        const double c = cost_[static_cast<std::size_t>(row) * n_ + static_cast<std::size_t>(column)];
+        cost += by > 0 ? c : -c;
+        if (keep_path) links.push_back({row, column});
+    };
+    std::int32_t column = end;
+    for (i = nearest_[j];; i = nearest_[static_cast<std::size_t>(column)]) {
+        step(i, column, units);
+        column = entry_[static_cast<std::size_t>(i)];
+        if (column < 0) break;
+        step(i, column, -units);
+    }
+    sent_ += units;
+    supply_[root] -= units;
+    demand_[j] -= units;
+    if (keep_path)
+        segments.push_back({lambda_, cost, units, first, static_cast<std::int32_t>(links.size()) - first});
+    if (demand_[j] == 0) {
+        open_.set(j, infinity);
+        full_.set(j, lambda_);
+    }
+    nearest_[j] = -1;
+    fell(root);
+}
+
+// The tree of a root leaves the forest at the present prices; a root with mass left stays, alone.
+void Forest::fell(std::size_t root) {
+    for (const std::int32_t i : tree_rows_[root]) {
+        p_[static_cast<std::size_t>(i)] = lambda_ - offset_[static_cast<std::size_t>(i)];
+        offset_[static_cast<std::size_t>(i)] = infinity;
+        entry_[static_cast<std::size_t>(i)] = -1;
+    }
+    for (const std::int32_t column : tree_columns_[root]) {
+        const auto j = static_cast<std::size_t>(column);
+        beta_[j] = lambda_ - reach_[j];
+        nearest_[j] = -1;
+        full_.lower(j, lambda_);  // a lower bound, made exact when it comes up
+    }
+    tree_rows_[root].clear();
+    tree_columns_[root].clear();
+    if (supply_[root] > 0) return;
+    p_[root] = lambda_ - offset_[root];
+    offset_[root] = infinity;
+}
+
+Forest::Outcome Forest::solve(const double* cost, std::size_t m, std::size_t n, const std::vector<std::int64_t>& supply,
+                              const std::vector<std::int64_t>& demand, std::int64_t target, std::size_t budget,
+                              bool keep_path, Watch& watch) {
+    supply_ = supply;
+    demand_ = demand;
+    start(cost, m, n);
+    for (std::size_t passes = 0; sent_ < target; ++passes) {
+        watch.tick();
+        if (passes > budget) return Outcome::too_long;
+        std::size_t j, other;
+        double next = open_.smallest(j);
+        // At the same price a column with room comes first: it ends a path that others would only lengthen.
+        if (const double key = full_.smallest(other); key < next) {
+            next = key;
+            j = other;
+        }
+        if (next == infinity) return Outcome::infeasible;
+        if (refresh(j)) continue;
+        lambda_ = std::max(lambda_, next);
+        if (demand_[j] > 0)
+            send(j, target, keep_path);
+        else
+            join(j);
+    }
+    return Outcome::done;
+}
+
+void Forest::column_prices(double* out) const {
+    for (std::size_t j = 0; j < n_; ++j) {
+        const bool inside = demand_[j] == 0 && full_[j] == infinity && nearest_[j] >= 0;
+        out[j] = std::max(0.0, inside ? lambda_ - reach_[j] : beta_[j]);
+    }
+}
+
+}  // namespace spadeful

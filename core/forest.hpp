@@ -1,0 +1,126 @@
+// The mass path: optimal partial transport for every mass at once, with any weights.
+//
+// Partial transport is a minimum-cost flow from rows to columns. Let lambda be the price of the next unit. Rows
+// that still have mass are the roots of a forest of tight edges, which grows as lambda rises. A column joins
+// the forest when lambda reaches
+//     key_j = beta_j + min over rows i of the forest of (c_ij + offset_i),
+// where beta_j is its price and offset_i = lambda - p_i stays the same while row i is in the forest. If the
+// column still has room, mass flows from the root to it; otherwise the rows that it is fed by join behind
+// it. After a flow only the tree it went through falls apart: all others keep standing. Since the forest
+// always holds every row with mass left, each flow takes the cheapest path there is, so the plan is optimal
+// at every mass on the way. Prices and plan are those of successive shortest paths (Ahuja, Magnanti and
+// Orlin, Network Flows, 1993, section 9.7); the standing forest is what makes them cheap.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels.hpp"
+#include "watch.hpp"
+
+namespace spadeful {
+
+struct Flow {
+    std::int32_t row;
+    std::int32_t column;
+    std::int64_t units;
+};
+
+// The flow into each column, as a linked list over one pool.
+class Flows {
+public:
+    void reset(std::size_t columns);
+    void add(std::int32_t row, std::int32_t column, std::int64_t units);  // units may be negative
+    std::int64_t units(std::int32_t row, std::int32_t column) const;
+    std::vector<Flow> list() const;  // by row, then column
+
+    struct Link {
+        std::int32_t row, next;
+        std::int64_t units;
+    };
+    std::int32_t first(std::size_t column) const { return first_[column]; }
+    const Link& link(std::int32_t index) const { return pool_[static_cast<std::size_t>(index)]; }
+
+private:
+    std::vector<std::int32_t> first_;
+    std::vector<Link> pool_;
+    std::int32_t unused_ = -1;
+};
+
+// One piece of the path: `units` more at `price` each, along `length` links (the first adds, the second takes
+// away, and so on).
+struct Segment {
+    double price;
+    double cost;
+    std::int64_t units;
+    std::int32_t first, length;
+};
+
+struct Link {
+    std::int32_t row, column;
+};
+
+class Forest {
+public:
+    enum class Outcome { done, infeasible, too_long };
+
+    // cost: m x n, no NaN, no -inf; inf forbids a pair. Sends up to `target` units. Stops as too_long after
+    // `budget` passes over a row or column. `keep_path` records segments and links.
+    Outcome solve(const double* cost, std::size_t m, std::size_t n, const std::vector<std::int64_t>& supply,
+                  const std::vector<std::int64_t>& demand, std::int64_t target, std::size_t budget, bool keep_path,
+                  Watch& watch);
+
+    std::int64_t sent() const { return sent_; }
+    double price() const { return lambda_; }
+    void column_prices(double* out) const;
+    const Flows& flows() const { return flows_; }
+
+    std::vector<Segment> segments;
+    std::vector<Link> links;
+
+private:
+    // Smallest of many keys that change one at a time: a minimum per block of 64.
+    class Queue {
+    public:
+        void reset(std::size_t n);
+        double operator[](std::size_t j) const { return key_[j]; }
+        void lower(std::size_t j, double key);
+        void set(std::size_t j, double key);
+        void rebuild();
+        double smallest(std::size_t& where) const;
+
+    private:
+        static constexpr std::size_t block = 64;
+        std::vector<double> key_, block_;
+        std::size_t n_ = 0;
+    };
+
+    void start(const double* cost, std::size_t m, std::size_t n);
+    void key(std::size_t j, double value);
+    bool refresh(std::size_t j);
+    void join(std::size_t j);
+    void scan(std::size_t i);
+    void send(std::size_t j, std::int64_t target, bool keep_path);
+    void fell(std::size_t root);
+
+    const double* cost_ = nullptr;
+    std::size_t m_ = 0, n_ = 0;
+    const Kernels* kernels_ = nullptr;
+    double lambda_ = 0;
+    std::int64_t sent_ = 0;
+    std::vector<double> transposed_;
+    std::vector<std::int64_t> supply_, demand_;
+    Flows flows_;
+    // Columns: reach_ = min over forest rows of c_ij + offset_i (outside the forest a lower bound of it);
+    // nearest_ is the row it was taken from; beta_ is stale while the column is in the forest.
+    std::vector<double> reach_, beta_;
+    std::vector<std::int32_t> nearest_;
+    Queue open_, full_;  // keys of columns with room, and without; infinite in the forest
+    // Rows: offset_ is infinite outside the forest, where p_ holds.
+    std::vector<double> offset_, p_;
+    std::vector<std::int32_t> root_, entry_;           // entry_: the column a row joined behind, -1 for a root
+    std::vector<std::vector<std::int32_t>> tree_rows_, tree_columns_;
+    std::vector<std::int32_t> hits_;
+};
+
+}  // namespace spadeful

@@ -1,0 +1,41 @@
+// The few loops that all the time goes into, each compiled once per instruction set.
+//
+// Every kernel does the same additions and comparisons on the same numbers whatever the width of the
+// registers, and ties go to the lowest index, so results are bitwise the same at every level.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace spadeful {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// The smallest sum, where it first stands, and the smallest of the others.
+struct BestTwo {
+    double first = infinity;
+    double second = infinity;
+    std::ptrdiff_t index = -1;
+};
+
+struct Kernels {
+    const char* name;
+    // best two of x[j] + y[j], j < n
+    BestTwo (*best_two)(const double* x, const double* y, std::size_t n);
+    // distance[j] = min(distance[j], (x[j] + y[j]) + shift); returns the smallest distance
+    double (*relax)(const double* x, const double* y, double shift, double* distance, std::size_t n);
+    // first index >= from with x[index] == value, or n
+    std::size_t (*find)(const double* x, double value, std::size_t from, std::size_t n);
+    // writes the indices with x[j] + shift < bound[j] to hits; returns how many
+    std::size_t (*below)(const double* x, double shift, const double* bound, std::int32_t* hits, std::size_t n);
+    double (*minimum)(const double* x, std::size_t n);
+    // low[j] = min(low[j], x[j]); false if an x is not finite
+    bool (*fold_minimum)(const double* x, double* low, std::size_t n);
+};
+
+// The table in use: the best that the processor has, unless choose_kernels() named another.
+const Kernels& kernels();
+// Returns false if this processor or build has no such level.
+bool choose_kernels(const char* name);
+
+}  // namespace spadeful

@@ -1,0 +1,67 @@
+// One register of doubles, at the three widths that we compile for.
+#pragma once
+#include <cstddef>
+
+#if defined(__AVX512F__) || defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace spadeful {
+
+struct Scalar {
+    static constexpr std::size_t width = 1;
+    using Vector = double;
+    static Vector load(const double* p) { return *p; }
+    static void store(double* p, Vector v) { *p = v; }
+    static Vector fill(double v) { return v; }
+    static Vector iota() { return 0.0; }
+    static Vector add(Vector a, Vector b) { return a + b; }
+    static Vector subtract(Vector a, Vector b) { return a - b; }
+    static Vector min(Vector a, Vector b) { return a < b ? a : b; }
+    static Vector max(Vector a, Vector b) { return a > b ? a : b; }
+    static unsigned less(Vector a, Vector b) { return a < b; }
+    static unsigned equal(Vector a, Vector b) { return a == b; }
+    static Vector where_less(Vector a, Vector b, Vector yes, Vector no) { return a < b ? yes : no; }
+};
+
+#if defined(__AVX2__)
+struct Avx2 {
+    static constexpr std::size_t width = 4;
+    using Vector = __m256d;
+    static Vector load(const double* p) { return _mm256_loadu_pd(p); }
+    static void store(double* p, Vector v) { _mm256_storeu_pd(p, v); }
+    static Vector fill(double v) { return _mm256_set1_pd(v); }
+    static Vector iota() { return _mm256_set_pd(3, 2, 1, 0); }
+    static Vector add(Vector a, Vector b) { return _mm256_add_pd(a, b); }
+    static Vector subtract(Vector a, Vector b) { return _mm256_sub_pd(a, b); }
+    static Vector min(Vector a, Vector b) { return _mm256_min_pd(a, b); }
+    static Vector max(Vector a, Vector b) { return _mm256_max_pd(a, b); }
+    static unsigned less(Vector a, Vector b) { return _mm256_movemask_pd(_mm256_cmp_pd(a, b, _CMP_LT_OQ)); }
+    static unsigned equal(Vector a, Vector b) { return _mm256_movemask_pd(_mm256_cmp_pd(a, b, _CMP_EQ_OQ)); }
+    static Vector where_less(Vector a, Vector b, Vector yes, Vector no) {
+        return _mm256_blendv_pd(no, yes, _mm256_cmp_pd(a, b, _CMP_LT_OQ));
+    }
+};
+#endif
+
+#if defined(__AVX512F__)
+struct Avx512 {
+    static constexpr std::size_t width = 8;
+    using Vector = __m512d;
+    static Vector load(const double* p) { return _mm512_loadu_pd(p); }
+    static void store(double* p, Vector v) { _mm512_storeu_pd(p, v); }
+    static Vector fill(double v) { return _mm512_set1_pd(v); }
+    static Vector iota() { return _mm512_set_pd(7, 6, 5, 4, 3, 2, 1, 0); }
+    static Vector add(Vector a, Vector b) { return _mm512_add_pd(a, b); }
+    static Vector subtract(Vector a, Vector b) { return _mm512_sub_pd(a, b); }
+    static Vector min(Vector a, Vector b) { return _mm512_min_pd(a, b); }
+    static Vector max(Vector a, Vector b) { return _mm512_max_pd(a, b); }
+    static unsigned less(Vector a, Vector b) { return _mm512_cmp_pd_mask(a, b, _CMP_LT_OQ); }
+    static unsigned equal(Vector a, Vector b) { return _mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ); }
+    static Vector where_less(Vector a, Vector b, Vector yes, Vector no) {
+        return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_LT_OQ), no, yes);
+    }
+};
+#endif
+
+}  // namespace spadeful

@@ -1,0 +1,189 @@
+#include "solver.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace spadeful {
+
+namespace {
+
+// Passes per row that the forest may take before a single mass is left to the auction. Easy problems end far
+// below it; on hard ones (points in the plane, mass near 1) it is a small part of the whole.
+constexpr std::size_t forest_patience = 40;
+
+// Neumaier's sum: exact to the last bit or two whatever the order of magnitudes.
+class Sum {
+public:
+    void add(double x) {
+        const double next = total_ + x;
+        lost_ += std::abs(total_) >= std::abs(x) ? (total_ - next) + x : (x - next) + total_;
+        total_ = next;
+    }
+    double value() const { return total_ + lost_; }
+
+private:
+    double total_ = 0, lost_ = 0;
+};
+
+std::vector<std::int64_t> whole(const double* weights, std::size_t n, std::int64_t total) {
+    const double sum = std::accumulate(weights, weights + n, 0.0);
+    std::vector<std::int64_t> units(n);
+    for (std::size_t i = 0; i < n; ++i) units[i] = std::llround(weights[i] / sum * static_cast<double>(total));
+    // Rounding left over goes where it weighs least.
+    *std::max_element(units.begin(), units.end()) += total - std::accumulate(units.begin(), units.end(), std::int64_t{0});
+    return units;
+}
+
+std::vector<Entry> to_mass(const std::vector<Flow>& flows, const Units& units) {
+    std::vector<Entry> entries;
+    entries.reserve(flows.size());
+    for (const Flow& flow : flows) entries.push_back({flow.row, flow.column, units.mass(flow.units)});
+    return entries;
+}
+
+double value_of(const std::vector<Entry>& entries, const double* cost, std::size_t n) {
+    Sum sum;
+    for (const Entry& e : entries)
+        sum.add(cost[static_cast<std::size_t>(e.row) * n + static_cast<std::size_t>(e.column)] * e.mass);
+    return sum.value();
+}
+
+void check(const double* cost, std::size_t m, std::size_t n) {
+    for (std::size_t k = 0; k < m * n; ++k)
+        if (!(cost[k] > -infinity)) throw BadEntry{k / n, k % n, cost[k]};
+}
+
+}  // namespace
+
+Units::Units(std::size_t m, std::size_t n, const double* a, const double* b) {
+    if (a || b) {
+        total = std::int64_t{1} << 60;
+        const std::vector<double> uniform(std::max(m, n), 1.0);
+        supply = whole(a ? a : uniform.data(), m, total);
+        demand = whole(b ? b : uniform.data(), n, total);
+        return;
+    }
+    const auto rows = static_cast<std::int64_t>(m), columns = static_cast<std::int64_t>(n);
+    const std::int64_t common = std::gcd(rows, columns);
+    std::int64_t unit = 1;
+    while (unit < (std::int64_t{1} << 40) && rows / common * columns * unit < (std::int64_t{1} << 60)) unit *= 2;
+    supply.assign(m, columns / common * unit);
+    demand.assign(n, rows / common * unit);
+    total = rows / common * columns * unit;
+    if (m == n) each = unit;
+}
+
+std::int64_t Units::of_mass(double mass) const {
+    std::int64_t units = std::llround(mass * static_cast<double>(total));
+    if (each) {  // k / n times n is not always k: a mass within rounding of whole points is whole points
+        const std::int64_t points = (units + each / 2) / each;
+        if (std::abs(units - points * each) <= 1 + points / 1024) units = points * each;
+    }
+    return std::clamp<std::int64_t>(units, 1, total);
+}
+
+Answer Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units& units, double mass, Watch& watch) {
+    const std::int64_t target = units.of_mass(mass);
+    const bool whole = target == units.total;
+    if (units.each && whole && assignment_.solve(cost, n, 0, watch))
+        return from_assignment(cost, n, 0, units, watch);
+
+    check(cost, m, n);
+    const std::size_t unlimited = static_cast<std::size_t>(-1);
+    const std::size_t budget = units.each && !whole ? forest_patience * n : unlimited;
+    Forest::Outcome outcome = forest_.solve(cost, m, n, units.supply, units.demand, target, budget, false, watch);
+    if (outcome == Forest::Outcome::too_long) {
+        const auto points = static_cast<std::size_t>(target / units.each);
+        if (assignment_.solve(cost, n, n - points, watch))
+            return from_assignment(cost, n, target % units.each, units, watch);
+        outcome = forest_.solve(cost, m, n, units.supply, units.demand, target, unlimited, false, watch);
+    }
+    if (outcome == Forest::Outcome::infeasible) throw Infeasible{units.mass(forest_.sent())};
+    return from_forest(cost, units);
+}
+
+Answer Solver::from_forest(const double* cost, const Units& units) const {
+    Answer answer;
+    answer.entries = to_mass(forest_.flows().list(), units);
+    const std::size_t n = units.demand.size();
+    answer.value = value_of(answer.entries, cost, n);
+    answer.price = forest_.price();
+    answer.column_prices.resize(n);
+    forest_.column_prices(answer.column_prices.data());
+    return answer;
+}
+
+// `rest`: units beyond whole points, which the next larger matching carries.
+Answer Solver::from_assignment(const double* cost, std::size_t n, std::int64_t rest, const Units& units, Watch& watch) {
+    Answer answer;
+    answer.entries.reserve(n);
+    const auto collect = [&](double mass) {
+        for (std::size_t i = 0; i < n; ++i)
+            if (const std::int32_t j = assignment_.column_of(i); j >= 0)
+                answer.entries.push_back({static_cast<std::int32_t>(i), j, mass});
+    };
+    answer.column_prices.resize(n);
+    collect(units.mass(units.each - rest));
+    if (rest > 0) {
+        assignment_.grow(watch);
+        collect(units.mass(rest));
+        std::stable_sort(answer.entries.begin(), answer.entries.end(), [](const Entry& x, const Entry& y) {
+            return x.row != y.row ? x.row < y.row : x.column < y.column;
+        });
+        std::size_t last = 0;
+        for (std::size_t k = 1; k < answer.entries.size(); ++k) {
+            Entry& e = answer.entries[k];
+            Entry& before = answer.entries[last];
+            if (e.row == before.row && e.column == before.column)
+                before.mass = units.mass(units.each);
+            else
+                answer.entries[++last] = e;
+        }
+        answer.entries.resize(last + 1);
+    }
+    answer.price = assignment_.price(answer.column_prices.data());
+    answer.value = value_of(answer.entries, cost, n);
+    return answer;
+}
+
+Path::Path(const double* cost, std::size_t m, std::size_t n, const Units& units, Watch& watch)
+    : units(units), columns(n), masses{0.0}, values{0.0} {
+    check(cost, m, n);
+    Forest forest;
+    forest.solve(cost, m, n, units.supply, units.demand, units.total, static_cast<std::size_t>(-1), true, watch);
+    std::int64_t sent = 0;
+    Sum value;
+    for (const Segment& segment : forest.segments) {
+        sent += segment.units;
+        value.add(segment.cost * units.mass(segment.units));
+        masses.push_back(units.mass(sent));
+        values.push_back(value.value());
+        prices.push_back(segment.price);
+    }
+    segments = std::move(forest.segments);
+    links = std::move(forest.links);
+}
+
+std::vector<Entry> Path::entries(double mass) const {
+    Flows flows;
+    flows.reset(columns);
+    std::int64_t left = units.of_mass(mass);
+    for (const Segment& segment : segments) {
+        const std::int64_t part = std::min(left, segment.units);
+        for (std::int32_t k = 0; k < segment.length; ++k) {
+            const Link& link = links[static_cast<std::size_t>(segment.first + k)];
+            flows.add(link.row, link.column, k % 2 == 0 ? part : -part);
+        }
+        left -= part;
+        if (left == 0) break;
+    }
+    return to_mass(flows.list(), units);
+}
+
+void row_prices(const double* cost, std::size_t m, std::size_t n, double price, const double* column_prices, double* out) {
+    for (std::size_t i = 0; i < m; ++i)
+        out[i] = std::max(0.0, price - kernels().best_two(cost + i * n, column_prices, n).first);
+}
+
+}  // namespace spadeful

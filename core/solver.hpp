@@ -1,0 +1,77 @@
+// Exact transport of one problem: weights to whole units, the choice of algorithm, units back to mass.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include "assignment.hpp"
+#include "forest.hpp"
+#include "watch.hpp"
+
+namespace spadeful {
+
+// Mass is counted in whole units, so that flows add up exactly and the algorithm always ends.
+// One unit is below 1e-12 of the whole.
+struct Units {
+    std::vector<std::int64_t> supply, demand;
+    std::int64_t total = 0;
+    std::int64_t each = 0;  // what a point holds if the problem is square with uniform weights, else 0
+
+    // a, b: weights (they are normalised here), or null for uniform ones.
+    Units(std::size_t m, std::size_t n, const double* a, const double* b);
+    std::int64_t of_mass(double mass) const;
+    double mass(std::int64_t units) const { return static_cast<double>(units) / static_cast<double>(total); }
+};
+
+struct Entry {
+    std::int32_t row, column;
+    double mass;
+};
+
+struct Answer {
+    std::vector<Entry> entries;  // by row, then column
+    double value = 0;            // sum of cost times mass
+    double price = 0;            // what one more unit of mass would cost
+    std::vector<double> column_prices;
+};
+
+struct BadEntry {  // NaN or -inf
+    std::size_t row, column;
+    double value;
+};
+
+struct Infeasible {
+    double largest;  // the largest mass that can be sent
+};
+
+class Solver {
+public:
+    // cost: m x n, row after row. Throws BadEntry, Infeasible or Interrupted.
+    Answer solve(const double* cost, std::size_t m, std::size_t n, const Units& units, double mass, Watch& watch);
+
+private:
+    Answer from_forest(const double* cost, const Units& units) const;
+    Answer from_assignment(const double* cost, std::size_t n, std::int64_t rest, const Units& units, Watch& watch);
+
+    Assignment assignment_;
+    Forest forest_;
+};
+
+// Every mass at once.
+struct Path {
+    Path(const double* cost, std::size_t m, std::size_t n, const Units& units, Watch& watch);
+    // The plan of a mass: all segments below it, and of the one it lies in the part.
+    std::vector<Entry> entries(double mass) const;
+
+    Units units;
+    std::size_t columns;
+    std::vector<double> masses, values, prices;  // masses[0] = values[0] = 0; prices[k] from masses[k] to masses[k + 1]
+    std::vector<Segment> segments;
+    std::vector<Link> links;
+};
+
+// row_prices[i] = max(0, price - min_j (c_ij + column_prices[j])): with them the dual solution is feasible.
+void row_prices(const double* cost, std::size_t m, std::size_t n, double price, const double* column_prices, double* out);
+
+}  // namespace spadeful
