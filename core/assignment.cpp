@@ -7,12 +7,15 @@ namespace spadeful {
 
 namespace {
 // Measured over 2-D and 128-D clouds, clusters, uniform and integer costs, n = 64 .. 2000.
-constexpr std::size_t few_free = 6;       // with fewer than n / 6 rows free, paths alone are tried first
-constexpr std::size_t patience = 6;       // ... for as many row scans per row
-constexpr double first_epsilon = 0.3;     // of the mean reduced row minimum
-constexpr std::size_t bids_per_row = 6;   // bids per row before epsilon grows
+// Row scans per row that paths alone may take before the auction is called: many if few rows are left or most
+// had ties, which make paths short and auctions long.
+constexpr std::size_t few_free = 50, patience = 30;
+constexpr std::size_t share_free = 6, little_patience = 2;
+constexpr std::size_t reduction_bids = 2;              // bids per row of the reduction that goes before
+constexpr double first_epsilon = 0.3;                  // of the mean reduced row minimum
+constexpr std::size_t bids_per_row = 6;                // bids per row before epsilon grows
 constexpr double epsilon_up = 10, epsilon_down = 8;
-constexpr std::size_t bid_cap = 400;      // bids per row in all: past that, paths do the rest
+constexpr std::size_t bid_cap = 400;                   // bids per row in all: past that, paths do the rest
 }  // namespace
 
 BestTwo Assignment::best_two(std::size_t i) const {
@@ -30,40 +33,98 @@ void Assignment::match(std::size_t i, std::size_t j) {
     mate_of_column_[j] = static_cast<std::int32_t>(i);
 }
 
-bool Assignment::reduce_columns() {
-    std::fill_n(price_.data(), n_, infinity);
-    bool finite = true;
-    for (std::size_t i = 0; i < n_; ++i) finite &= kernels_->fold_minimum(cost_ + i * n_, price_.data(), n_);
-    for (std::size_t j = 0; j < n_; ++j) price_[j] = -price_[j];
-    return finite;
-}
-
 // A free column as cheap as the best one, or columns().
 std::size_t Assignment::find_free_tie(std::size_t i, const BestTwo& best) const {
     const double* c = row(i);
-    for (std::size_t j = static_cast<std::size_t>(best.index); j < n_; ++j)
-        if (mate_of_column_[j] < 0 && c[j] + price_[j] == best.first) return j;
+    for (std::size_t j = static_cast<std::size_t>(best.index); j < n_; ++j) {
+        j = kernels_->find_sum(c, price_.data(), best.first, j, n_);
+        if (j < n_ && mate_of_column_[j] < 0) return j;
+    }
     if (i < n_)
         for (std::size_t j = n_; j < columns(); ++j)
             if (mate_of_column_[j] < 0 && price_[j] == best.first) return j;
     return columns();
 }
 
-// Every row in turn takes its best column if that is free. Returns the mean reduced minimum of the real rows.
-double Assignment::greedy(std::vector<std::int32_t>& free_rows) {
-    free_rows.clear();
-    double total = 0;
-    for (std::size_t i = 0; i < columns(); ++i) {
-        const BestTwo best = best_two(i);
-        if (i < n_) total += best.first / static_cast<double>(n_);
-        std::size_t j = static_cast<std::size_t>(best.index);
-        if (mate_of_column_[j] >= 0 && best.first == best.second) j = find_free_tie(i, best);
-        if (j < columns() && mate_of_column_[j] < 0)
-            match(i, j);
-        else
-            free_rows.push_back(static_cast<std::int32_t>(i));
+// A row takes its best column if that is free. Returns what it costs.
+double Assignment::take_best(std::size_t i) {
+    const BestTwo best = best_two(i);
+    auto j = static_cast<std::size_t>(best.index);
+    ties_ += best.first == best.second;
+    if (mate_of_column_[j] >= 0 && best.first == best.second) j = find_free_tie(i, best);
+    if (j < columns() && mate_of_column_[j] < 0)
+        match(i, j);
+    else
+        free_rows_.push_back(static_cast<std::int32_t>(i));
+    return best.first;
+}
+
+// Whether rows have many best columns each, judged by a few rows.
+bool Assignment::tied() const {
+    constexpr std::size_t sample = 8, many = 6;
+    std::size_t ties = 0;
+    for (std::size_t k = 0; k < sample; ++k) {
+        const double* c = row(k * n_ / sample);
+        const double best = kernels_->minimum(c, n_);
+        for (std::size_t j = 0; (j = kernels_->find(c, best, j, n_)) < n_; ++j) ++ties;
     }
-    return total;
+    return ties >= many * sample;
+}
+
+// Column reduction, then every row in turn takes its best column if that is free. Where rows have ties, raw costs
+// do as well as reduced ones, and one pass through memory is enough.
+bool Assignment::greedy(double& mean) {
+    const bool raw = spare_ == 0 && tied();
+    const double share = 1.0 / static_cast<double>(n_);
+    bool finite = true;
+    mean = 0;
+    std::fill_n(lows_.data(), n_, infinity);
+    for (std::size_t i = 0; i < n_; ++i) {
+        finite &= kernels_->fold_minimum(row(i), lows_.data(), n_);
+        if (raw && finite) take_best(i);
+    }
+    if (!finite || raw) return finite;
+    for (std::size_t j = 0; j < n_; ++j) price_[j] = -lows_[j];
+    for (std::size_t i = 0; i < n_ && spare_ > 0; ++i)
+        mean += share * kernels_->best_two(row(i), price_.data(), n_).first;
+    // Spare columns begin at the price where the mean row is indifferent.
+    std::fill_n(price_.data() + n_, spare_, mean);
+    for (std::size_t i = 0; i < columns(); ++i) {
+        const double best = take_best(i);
+        if (spare_ == 0) mean += share * best;
+    }
+    return true;
+}
+
+// Augmenting row reduction: free rows take their best column from whoever has it and raise its price to where
+// they would not mind the second best, so that every pair stays best for its row.
+void Assignment::reduce_rows() {
+    stack_.assign(free_rows_.rbegin(), free_rows_.rend());
+    free_rows_.clear();
+    for (std::size_t bids = 0; !stack_.empty(); ++bids) {
+        const auto i = static_cast<std::size_t>(stack_.back());
+        stack_.pop_back();
+        if (bids >= reduction_bids * columns()) {
+            free_rows_.push_back(static_cast<std::int32_t>(i));
+            continue;
+        }
+        const BestTwo best = best_two(i);
+        auto j = static_cast<std::size_t>(best.index);
+        if (best.first == best.second && mate_of_column_[j] >= 0) {
+            j = find_free_tie(i, best);
+            if (j == columns()) {
+                free_rows_.push_back(static_cast<std::int32_t>(i));
+                continue;
+            }
+        } else if (best.second < infinity) {
+            price_[j] += best.second - best.first;
+        }
+        if (const std::int32_t old = mate_of_column_[j]; old >= 0) {
+            mate_of_row_[old] = -1;
+            stack_.push_back(old);
+        }
+        match(i, j);
+    }
 }
 
 // Rows bid for their best column as much as it is better than the second, plus epsilon. Where bids do not
@@ -107,75 +168,75 @@ void Assignment::auction(double epsilon, Watch& watch) {
 }
 
 // Keeps the pairs that are exactly best for their row; the other rows take a free best column or stay free.
-void Assignment::keep_tight(std::vector<std::int32_t>& free_rows) {
-    free_rows.clear();
+void Assignment::keep_tight() {
+    free_rows_.clear();
     for (std::size_t i = 0; i < columns(); ++i) {
         const std::int32_t j = mate_of_row_[i];
         if (j >= 0 && cost(i, j) + price_[j] == best_two(i).first) continue;
         if (j >= 0) mate_of_row_[i] = mate_of_column_[j] = -1;
-        free_rows.push_back(static_cast<std::int32_t>(i));
+        free_rows_.push_back(static_cast<std::int32_t>(i));
     }
     std::size_t left = 0;
-    for (const std::int32_t i : free_rows) {
+    for (const std::int32_t i : free_rows_) {
         const BestTwo best = best_two(i);
         if (mate_of_column_[best.index] < 0)
             match(i, best.index);
         else
-            free_rows[left++] = i;
+            free_rows_[left++] = i;
     }
-    free_rows.resize(left);
+    free_rows_.resize(left);
+}
+
+// Moves all columns at this distance from the open to the reached ones, until it meets a free one and returns it.
+std::int32_t Assignment::advance(double distance) {
+    const auto look = [&](std::size_t start, std::size_t size, const double* lows) {
+        for (std::size_t b = 0; (b = kernels_->find(lows, distance, b, blocks(size))) < blocks(size); ++b) {
+            const std::size_t end = start + std::min(size, (b + 1) * block_size);
+            std::size_t j = start + b * block_size;
+            for (; (j = kernels_->find(distance_.data(), distance, j, end)) < end; ++j) {
+                if (mate_of_column_[j] < 0) return static_cast<std::int32_t>(j);
+                reached_.push_back({static_cast<std::int32_t>(j), distance});
+                distance_[j] = open_price_[j] = infinity;
+            }
+        }
+        return std::int32_t{-1};
+    };
+    const std::int32_t end = look(0, n_, nearest_.data());
+    return end >= 0 || spare_ == 0 ? end : look(n_, spare_, nearest_.data() + blocks(n_));
 }
 
 // Dijkstra from one free row to the nearest free column. False if the scans ran out; nothing has changed then.
 bool Assignment::augment(std::size_t free_row, std::size_t& scans, Watch& watch) {
     const std::size_t n = columns();
     std::fill_n(distance_.begin(), n, infinity);
-    std::copy_n(price_.begin(), n, open_price_.begin());  // infinite once a column is in the tree
-    scanned_rows_.clear();
-    scanned_columns_.clear();
-    shifts_.clear();
-    scanned_distances_.clear();
-    std::size_t i = free_row;
-    double shift = 0;
+    std::copy_n(price_.begin(), n, open_price_.begin());  // infinite once a column is reached
+    std::fill(nearest_.begin(), nearest_.end(), infinity);
+    scanned_.clear();
+    reached_.clear();
+    std::size_t next = 0;  // of the columns reached, the first whose row is still to be scanned
+    Scan scan{static_cast<std::int32_t>(free_row), 0.0, 0.0};
     for (;;) {
         watch.tick();
         if (scans == 0) return false;
         --scans;
-        scanned_rows_.push_back(static_cast<std::int32_t>(i));
-        shifts_.push_back(shift);
-        double nearest = kernels_->relax(row(i), open_price_.data(), shift, distance_.data(), n_);
-        if (spare_ > 0) {
-            double* const tail = distance_.data() + n_;
-            nearest = std::min(nearest, i < n_ ? kernels_->relax(zeros_.data(), open_price_.data() + n_, shift, tail, spare_)
-                                               : kernels_->minimum(tail, spare_));
-        }
-        // Among equally near columns a free one ends the search; else the next in turn joins the tree,
-        // so that searches through ties do not all begin with the same columns.
-        std::size_t next = n;
-        bool reached = false;
-        for (int part = 0; part < 2 && !reached; ++part) {
-            const std::size_t end = part == 0 ? n : turn_;
-            for (std::size_t j = part == 0 ? turn_ : 0; (j = kernels_->find(distance_.data(), nearest, j, end)) < end; ++j) {
-                if (next == n) next = j;
-                if (mate_of_column_[j] < 0) {
-                    next = j;
-                    reached = true;
-                    break;
-                }
+        scanned_.push_back(scan);
+        const auto i = static_cast<std::size_t>(scan.row);
+        kernels_->relax(row(i), open_price_.data(), scan.shift, distance_.data(), nearest_.data(), n_);
+        if (spare_ > 0 && i < n_)
+            kernels_->relax(zeros_.data(), open_price_.data() + n_, scan.shift, distance_.data() + n_,
+                            nearest_.data() + blocks(n_), spare_);
+        const double nearest = kernels_->minimum(nearest_.data(), blocks(n_) + blocks(spare_));
+        if (next == reached_.size() || nearest <= scan.distance) {
+            if (const std::int32_t end = advance(nearest); end >= 0) {
+                flip_path(free_row, static_cast<std::size_t>(end), nearest);
+                for (const Reach& r : reached_) price_[r.column] += nearest - r.distance;
+                return true;
             }
         }
-        turn_ = next + 1 < n ? next + 1 : 0;
-        if (reached) {
-            flip_path(free_row, next, nearest);
-            for (std::size_t k = 0; k < scanned_columns_.size(); ++k)
-                price_[scanned_columns_[k]] += nearest - scanned_distances_[k];
-            return true;
-        }
-        scanned_columns_.push_back(static_cast<std::int32_t>(next));
-        scanned_distances_.push_back(nearest);
-        distance_[next] = open_price_[next] = infinity;
-        i = static_cast<std::size_t>(mate_of_column_[next]);
-        shift = nearest - (cost(i, next) + price_[next]);
+        const Reach& from = reached_[next++];
+        scan.row = mate_of_column_[from.column];
+        scan.distance = from.distance;
+        scan.shift = from.distance - (cost(scan.row, from.column) + price_[from.column]);
     }
 }
 
@@ -183,18 +244,18 @@ bool Assignment::augment(std::size_t free_row, std::size_t& scans, Watch& watch)
 // the first whose sum, formed in the same order, equals the distance.
 void Assignment::flip_path(std::size_t free_row, std::size_t column, double distance) {
     for (;;) {
-        std::size_t k = 0;
-        for (;; ++k) {
-            const auto i = static_cast<std::size_t>(scanned_rows_[k]);
+        const Scan* scan = scanned_.data();
+        for (;; ++scan) {
+            const auto i = static_cast<std::size_t>(scan->row);
             if (i >= n_ && column >= n_) continue;
-            if ((cost(i, column) + price_[column]) + shifts_[k] == distance) break;
+            if ((cost(i, column) + price_[column]) + scan->shift == distance) break;
         }
-        const auto i = static_cast<std::size_t>(scanned_rows_[k]);
+        const auto i = static_cast<std::size_t>(scan->row);
         const std::int32_t before = mate_of_row_[i];
         match(i, column);
         if (i == free_row) return;
         column = static_cast<std::size_t>(before);
-        distance = scanned_distances_[k - 1];
+        distance = scan->distance;
     }
 }
 
@@ -202,34 +263,34 @@ bool Assignment::solve(const double* cost, std::size_t n, std::size_t spare, Wat
     cost_ = cost;
     n_ = n;
     spare_ = spare;
-    turn_ = 0;
     kernels_ = &kernels();
     const std::size_t total = columns();
     price_.assign(total, 0.0);
     zeros_.assign(spare ? n : 0, 0.0);
+    lows_.resize(n);
+    free_rows_.clear();
+    ties_ = 0;
     distance_.resize(total);
     open_price_.resize(total);
+    nearest_.resize(blocks(n) + blocks(spare));
     mate_of_row_.assign(total, -1);
     mate_of_column_.assign(total, -1);
 
-    if (!reduce_columns()) return false;
-    if (spare) {  // spare columns begin at the price where the mean row is indifferent
-        double mean = 0;
-        for (std::size_t i = 0; i < n; ++i)
-            mean += kernels_->best_two(row(i), price_.data(), n).first / static_cast<double>(n);
-        std::fill(price_.begin() + static_cast<std::ptrdiff_t>(n), price_.end(), mean);
-    }
-    const double scale = greedy(free_rows_);
+    double mean;
+    if (!greedy(mean)) return false;
+    reduce_rows();
     std::size_t done = 0;
-    std::size_t scans = patience * total;
-    if (free_rows_.size() * few_free <= total)
+    const std::size_t left = free_rows_.size();
+    std::size_t scans = left <= few_free || 2 * ties_ > total ? patience * total : 0;
+    if (left * share_free <= total) scans = std::max(scans, little_patience * total);
+    if (scans > 0)
         while (done < free_rows_.size() && augment(free_rows_[done], scans, watch)) ++done;
     if (done == free_rows_.size()) return true;
 
     double largest = 0;
     for (const double price : price_) largest = std::max(largest, std::abs(price));
-    auction(std::max(first_epsilon * scale, 1e-12 * largest), watch);
-    keep_tight(free_rows_);
+    auction(std::max(first_epsilon * mean, 1e-12 * largest), watch);
+    keep_tight();
     scans = static_cast<std::size_t>(-1);
     for (const std::int32_t i : free_rows_) augment(i, scans, watch);
     return true;

@@ -37,23 +37,35 @@ private:
     double cost(std::size_t i, std::size_t j) const { return i < n_ && j < n_ ? cost_[i * n_ + j] : 0.0; }
     BestTwo best_two(std::size_t i) const;
     void match(std::size_t i, std::size_t j);
-    bool reduce_columns();
-    double greedy(std::vector<std::int32_t>& free_rows);
     std::size_t find_free_tie(std::size_t i, const BestTwo& best) const;
+    double take_best(std::size_t i);
+    bool tied() const;
+    bool greedy(double& mean);  // mean: of the real rows' reduced minima
+    void reduce_rows();
     void auction(double epsilon, Watch& watch);
-    void keep_tight(std::vector<std::int32_t>& free_rows);
+    void keep_tight();
     bool augment(std::size_t free_row, std::size_t& scans, Watch& watch);
+    std::int32_t advance(double distance);
     void flip_path(std::size_t free_row, std::size_t column, double distance);
 
     const double* cost_ = nullptr;
-    std::size_t n_ = 0, spare_ = 0;
+    std::size_t n_ = 0, spare_ = 0, ties_ = 0;
     const Kernels* kernels_ = nullptr;
-    std::vector<double> price_, zeros_, open_price_, distance_;
+    std::vector<double> price_, lows_, zeros_, open_price_, distance_, nearest_;
     std::vector<std::int32_t> mate_of_row_, mate_of_column_, free_rows_, stack_;
-    // The search tree: rows in the order they were scanned, with their shift; columns with their distance.
-    std::vector<std::int32_t> scanned_rows_, scanned_columns_;
-    std::vector<double> shifts_, scanned_distances_;
-    std::size_t turn_ = 0;
+
+    // The search tree: rows in the order they were scanned, each with the distance it was reached at and what
+    // to add to its costs; the columns in the order they were reached.
+    struct Scan {
+        std::int32_t row;
+        double distance, shift;
+    };
+    struct Reach {
+        std::int32_t column;
+        double distance;
+    };
+    std::vector<Scan> scanned_;
+    std::vector<Reach> reached_;
 };
 
 }  // namespace spadeful

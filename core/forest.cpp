@@ -54,37 +54,31 @@ std::vector<Flow> Flows::list() const {
 
 void Forest::Queue::reset(std::size_t n) {
     n_ = n;
-    key_.assign((n + block - 1) / block * block, infinity);
-    block_.assign(key_.size() / block, infinity);
+    key_.assign(blocks(n) * block_size, infinity);
+    block_.assign(blocks(n), infinity);
 }
 
 void Forest::Queue::lower(std::size_t j, double key) {
     key_[j] = key;
-    double& least = block_[j / block];
+    double& least = block_[j / block_size];
     if (key < least) least = key;
 }
 
 void Forest::Queue::set(std::size_t j, double key) {
     const double before = key_[j];
     key_[j] = key;
-    double& least = block_[j / block];
+    double& least = block_[j / block_size];
     if (key < least)
         least = key;
     else if (before == least)
-        least = kernels().minimum(key_.data() + j / block * block, block);
+        least = kernels().minimum(key_.data() + j / block_size * block_size, block_size);
 }
 
-void Forest::Queue::rebuild() {
-    for (std::size_t b = 0; b < block_.size(); ++b) block_[b] = kernels().minimum(key_.data() + b * block, block);
-}
+double Forest::Queue::smallest() const { return kernels().minimum(block_.data(), block_.size()); }
 
-double Forest::Queue::smallest(std::size_t& where) const {
-    std::size_t b = 0;
-    for (std::size_t k = 1; k < block_.size(); ++k)
-        if (block_[k] < block_[b]) b = k;
-    where = b * block;
-    while (key_[where] != block_[b]) ++where;
-    return block_[b];
+std::size_t Forest::Queue::find(double key) const {
+    const std::size_t start = kernels().find(block_.data(), key, 0, block_.size()) * block_size;
+    return kernels().find(key_.data(), key, start, start + block_size);
 }
 
 // Square tiles keep both sides in the first-level cache.
@@ -241,14 +235,11 @@ Forest::Outcome Forest::solve(const double* cost, std::size_t m, std::size_t n, 
     for (std::size_t passes = 0; sent_ < target; ++passes) {
         watch.tick();
         if (passes > budget) return Outcome::too_long;
-        std::size_t j, other;
-        double next = open_.smallest(j);
         // At the same price a column with room comes first: it ends a path that others would only lengthen.
-        if (const double key = full_.smallest(other); key < next) {
-            next = key;
-            j = other;
-        }
+        const double open = open_.smallest(), full = full_.smallest();
+        const double next = std::min(open, full);
         if (next == infinity) return Outcome::infeasible;
+        const std::size_t j = open <= full ? open_.find(next) : full_.find(next);
         if (refresh(j)) continue;
         lambda_ = std::max(lambda_, next);
         if (demand_[j] > 0)

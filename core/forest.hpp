@@ -79,18 +79,17 @@ public:
     std::vector<Link> links;
 
 private:
-    // Smallest of many keys that change one at a time: a minimum per block of 64.
+    // Smallest of many keys that change one at a time.
     class Queue {
     public:
         void reset(std::size_t n);
         double operator[](std::size_t j) const { return key_[j]; }
         void lower(std::size_t j, double key);
         void set(std::size_t j, double key);
-        void rebuild();
-        double smallest(std::size_t& where) const;
+        double smallest() const;
+        std::size_t find(double key) const;  // the first place of a key that is there
 
     private:
-        static constexpr std::size_t block = 64;
         std::vector<double> key_, block_;
         std::size_t n_ = 0;
     };

@@ -11,6 +11,11 @@ namespace spadeful {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+// Long arrays keep a minimum for each block of so many entries.
+constexpr std::size_t block_size = 64;
+
+constexpr std::size_t blocks(std::size_t n) { return (n + block_size - 1) / block_size; }
+
 // The smallest sum, where it first stands, and the smallest of the others.
 struct BestTwo {
     double first = infinity;
@@ -22,10 +27,12 @@ struct Kernels {
     const char* name;
     // best two of x[j] + y[j], j < n
     BestTwo (*best_two)(const double* x, const double* y, std::size_t n);
-    // distance[j] = min(distance[j], (x[j] + y[j]) + shift); returns the smallest distance
-    double (*relax)(const double* x, const double* y, double shift, double* distance, std::size_t n);
+    // distance[j] = min(distance[j], (x[j] + y[j]) + shift); nearest[b] = the smallest of block b
+    void (*relax)(const double* x, const double* y, double shift, double* distance, double* nearest, std::size_t n);
     // first index >= from with x[index] == value, or n
     std::size_t (*find)(const double* x, double value, std::size_t from, std::size_t n);
+    // first index >= from with x[index] + y[index] == value, or n
+    std::size_t (*find_sum)(const double* x, const double* y, double value, std::size_t from, std::size_t n);
     // writes the indices with x[j] + shift < bound[j] to hits; returns how many
     std::size_t (*below)(const double* x, double shift, const double* bound, std::int32_t* hits, std::size_t n);
     double (*minimum)(const double* x, std::size_t n);

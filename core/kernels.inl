@@ -20,24 +20,14 @@ BestTwo best_two(const double* x, const double* y, std::size_t n) {
         first = L::min(first, sum);
         here = L::add(here, step);
     }
-    double firsts[L::width], seconds[L::width], wheres[L::width];
-    L::store(firsts, first);
-    L::store(seconds, second);
-    L::store(wheres, where);
+    // Of the lanes that share the smallest sum the one with the lowest index is the first; its own second and
+    // the firsts of all others compete for the second.
     BestTwo best;
-    double index = -1.0;
-    for (std::size_t lane = 0; lane < L::width; ++lane) {
-        const double value = firsts[lane];
-        if (value < best.first || (value == best.first && wheres[lane] < index)) {
-            best.second = best.first;
-            best.first = value;
-            index = wheres[lane];
-        } else if (value < best.second) {
-            best.second = value;
-        }
-        if (seconds[lane] < best.second) best.second = seconds[lane];
-    }
-    best.index = static_cast<std::ptrdiff_t>(index);
+    best.first = L::lowest(first);
+    const V none = L::fill(infinity);
+    const double index = L::lowest(L::where_equal(first, L::fill(best.first), where, none));
+    best.index = index < infinity ? static_cast<std::ptrdiff_t>(index) : -1;
+    best.second = L::lowest(L::min(second, L::where_equal(where, L::fill(index), none, first)));
     for (; j < n; ++j) {
         const double sum = x[j] + y[j];
         if (sum < best.first) {
@@ -52,33 +42,25 @@ BestTwo best_two(const double* x, const double* y, std::size_t n) {
 }
 
 template <class L>
-double lowest_lane(typename L::Vector v) {
-    double lanes[L::width];
-    L::store(lanes, v);
-    double low = lanes[0];
-    for (std::size_t lane = 1; lane < L::width; ++lane) low = lanes[lane] < low ? lanes[lane] : low;
-    return low;
-}
-
-template <class L>
-double relax(const double* x, const double* y, double shift, double* distance, std::size_t n) {
+void relax(const double* x, const double* y, double shift, double* distance, double* nearest, std::size_t n) {
     using V = typename L::Vector;
     const V by = L::fill(shift);
-    V low = L::fill(infinity);
-    std::size_t j = 0;
-    for (; j + L::width <= n; j += L::width) {
-        const V sum = L::add(L::add(L::load(x + j), L::load(y + j)), by);
-        const V now = L::min(L::load(distance + j), sum);
-        L::store(distance + j, now);
-        low = L::min(low, now);
+    for (std::size_t j = 0; j < n; ++nearest) {
+        const std::size_t end = j + block_size < n ? j + block_size : n;
+        V low = L::fill(infinity);
+        for (; j + L::width <= end; j += L::width) {
+            const V sum = L::add(L::add(L::load(x + j), L::load(y + j)), by);
+            const V now = L::min(L::load(distance + j), sum);
+            L::store(distance + j, now);
+            low = L::min(low, now);
+        }
+        *nearest = L::lowest(low);
+        for (; j < end; ++j) {
+            const double sum = (x[j] + y[j]) + shift;
+            if (sum < distance[j]) distance[j] = sum;
+            if (distance[j] < *nearest) *nearest = distance[j];
+        }
     }
-    double lowest = lowest_lane<L>(low);
-    for (; j < n; ++j) {
-        const double sum = (x[j] + y[j]) + shift;
-        if (sum < distance[j]) distance[j] = sum;
-        if (distance[j] < lowest) lowest = distance[j];
-    }
-    return lowest;
 }
 
 template <class L>
@@ -89,6 +71,17 @@ std::size_t find(const double* x, double value, std::size_t from, std::size_t n)
         if (const unsigned mask = L::equal(L::load(x + j), wanted)) return j + low_bit(mask);
     for (; j < n; ++j)
         if (x[j] == value) return j;
+    return n;
+}
+
+template <class L>
+std::size_t find_sum(const double* x, const double* y, double value, std::size_t from, std::size_t n) {
+    const auto wanted = L::fill(value);
+    std::size_t j = from;
+    for (; j + L::width <= n; j += L::width)
+        if (const unsigned mask = L::equal(L::add(L::load(x + j), L::load(y + j)), wanted)) return j + low_bit(mask);
+    for (; j < n; ++j)
+        if (x[j] + y[j] == value) return j;
     return n;
 }
 
@@ -115,7 +108,7 @@ double minimum(const double* x, std::size_t n) {
     auto low = L::fill(infinity);
     std::size_t j = 0;
     for (; j + L::width <= n; j += L::width) low = L::min(low, L::load(x + j));
-    double lowest = lowest_lane<L>(low);
+    double lowest = L::lowest(low);
     for (; j < n; ++j) lowest = x[j] < lowest ? x[j] : lowest;
     return lowest;
 }
@@ -139,7 +132,7 @@ bool fold_minimum(const double* x, double* low, std::size_t n) {
 
 template <class L>
 constexpr Kernels table(const char* name) {
-    return {name, best_two<L>, relax<L>, find<L>, below<L>, minimum<L>, fold_minimum<L>};
+    return {name, best_two<L>, relax<L>, find<L>, find_sum<L>, below<L>, minimum<L>, fold_minimum<L>};
 }
 
 }  // namespace

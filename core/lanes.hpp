@@ -22,6 +22,8 @@ struct Scalar {
     static unsigned less(Vector a, Vector b) { return a < b; }
     static unsigned equal(Vector a, Vector b) { return a == b; }
     static Vector where_less(Vector a, Vector b, Vector yes, Vector no) { return a < b ? yes : no; }
+    static Vector where_equal(Vector a, Vector b, Vector yes, Vector no) { return a == b ? yes : no; }
+    static double lowest(Vector v) { return v; }
 };
 
 #if defined(__AVX2__)
@@ -40,6 +42,13 @@ struct Avx2 {
     static unsigned equal(Vector a, Vector b) { return _mm256_movemask_pd(_mm256_cmp_pd(a, b, _CMP_EQ_OQ)); }
     static Vector where_less(Vector a, Vector b, Vector yes, Vector no) {
         return _mm256_blendv_pd(no, yes, _mm256_cmp_pd(a, b, _CMP_LT_OQ));
+    }
+    static Vector where_equal(Vector a, Vector b, Vector yes, Vector no) {
+        return _mm256_blendv_pd(no, yes, _mm256_cmp_pd(a, b, _CMP_EQ_OQ));
+    }
+    static double lowest(Vector v) {
+        const __m128d half = _mm_min_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+        return _mm_cvtsd_f64(_mm_min_sd(half, _mm_unpackhi_pd(half, half)));
     }
 };
 #endif
@@ -61,6 +70,10 @@ struct Avx512 {
     static Vector where_less(Vector a, Vector b, Vector yes, Vector no) {
         return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_LT_OQ), no, yes);
     }
+    static Vector where_equal(Vector a, Vector b, Vector yes, Vector no) {
+        return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ), no, yes);
+    }
+    static double lowest(Vector v) { return _mm512_reduce_min_pd(v); }
 };
 #endif
 

@@ -8,9 +8,12 @@ namespace spadeful {
 
 namespace {
 
-// Passes per row that the forest may take before a single mass is left to the auction. Easy problems end far
-// below it; on hard ones (points in the plane, mass near 1) it is a small part of the whole.
-constexpr std::size_t forest_patience = 40;
+// Passes that the forest may take before a single mass is left to the auction. Easy problems end far
+// below it. On hard ones (points in the plane) the forest's work grows fast towards mass 1, while the auction's
+// grows with the number of spare points, towards mass 0. Measured as in assignment.cpp.
+std::size_t forest_patience(std::size_t n, double mass) {
+    return 1500 + static_cast<std::size_t>(static_cast<double>(n) * (14 + 6000 * std::pow(1 - mass, 3)));
+}
 
 // Neumaier's sum: exact to the last bit or two whatever the order of magnitudes.
 class Sum {
@@ -91,7 +94,7 @@ Answer Solver::solve(const double* cost, std::size_t m, std::size_t n, const Uni
 
     check(cost, m, n);
     const std::size_t unlimited = static_cast<std::size_t>(-1);
-    const std::size_t budget = units.each && !whole ? forest_patience * n : unlimited;
+    const std::size_t budget = units.each && !whole ? forest_patience(n, mass) : unlimited;
     Forest::Outcome outcome = forest_.solve(cost, m, n, units.supply, units.demand, target, budget, false, watch);
     if (outcome == Forest::Outcome::too_long) {
         const auto points = static_cast<std::size_t>(target / units.each);

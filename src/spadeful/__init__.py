@@ -1,8 +1,9 @@
 """Optimal transport, one spadeful at a time: exact, partial and mini-batch.
 
->>> import spadeful as sp
->>> sp.__version__.count(".")
-2
+>>> import numpy as np, spadeful as sp
+>>> plan = sp.solve(np.array([[0.0, 4.0], [1.0, 9.0]]), sp.Partial(mass=0.5))
+>>> plan.value, plan.mass
+(0.0, 0.5)
 """
 
 # Names that need only NumPy and SciPy are imported here, from the modules that define them. Names that need
@@ -12,7 +13,12 @@
 
 from __future__ import annotations
 
-__all__ = ["__version__"]
+from spadeful.masspath import MassPath, mass_path
+from spadeful.plan import Plan
+from spadeful.problems import Balanced, Partial
+from spadeful.solve import solve
+
+__all__ = ["Balanced", "MassPath", "Partial", "Plan", "__version__", "mass_path", "solve"]
 
 __version__: str
 

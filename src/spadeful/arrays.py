@@ -1,0 +1,89 @@
+"""NumPy or torch in, the same out: what the core reads, and what users get back."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import torch
+
+    Array = NDArray[Any] | torch.Tensor
+
+Floats = NDArray[np.float64]
+
+#: The weights must sum to 1 up to this; they are then made to sum to it exactly.
+WEIGHT_TOLERANCE = 1e-6
+
+
+def is_torch(x: object) -> bool:
+    """Whether x is a tensor, asked without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def to_numpy(x: Any) -> NDArray[Any]:
+    """The values of an array or tensor (on whatever device), shared where they can be."""
+    if not is_torch(x):
+        return np.asarray(x)
+    x = x.detach().cpu()
+    is_half = x.dtype.itemsize == 2 and x.dtype.is_floating_point  # NumPy knows no bfloat16
+    values: NDArray[Any] = (x.float() if is_half else x).numpy()
+    return values
+
+
+def like(values: NDArray[Any], x: Any) -> Any:
+    """The values as the kind of array that x is: its library, its device, its precision."""
+    if is_torch(x):
+        torch = sys.modules["torch"]
+        dtype = x.dtype if x.dtype.is_floating_point else torch.float64
+        return torch.as_tensor(values, dtype=dtype, device=x.device)
+    return values.astype(x.dtype, copy=False) if x.dtype.kind == "f" else values
+
+
+def precise(values: NDArray[Any], x: Any) -> Any:
+    """As `like`, but NumPy values keep their double precision: there are few of them, and they add up."""
+    return like(values, x) if is_torch(x) else values
+
+
+def like_index(indices: NDArray[np.int64], x: Any) -> Any:
+    """Indices in the library and on the device of x."""
+    return sys.modules["torch"].as_tensor(indices, device=x.device) if is_torch(x) else indices
+
+
+def read_cost(cost: Any, dimensions: tuple[int, ...]) -> NDArray[Any]:
+    """The cost as a float array that the core reads in place where it can; refused if it cannot be one."""
+    if type(cost) is np.ndarray and cost.dtype == np.float64 and cost.ndim in dimensions and cost.size:
+        return cost
+    if isinstance(cost, np.ma.MaskedArray):
+        raise TypeError("cost must not be masked. To forbid the masked pairs, pass cost.filled(np.inf).")
+    values = to_numpy(cost)
+    if values.ndim not in dimensions:
+        shapes = " or ".join({2: "(m, n)", 3: "(k, m, n)"}[d] for d in dimensions)
+        raise ValueError(f"cost must have the shape {shapes}. Got the shape {values.shape} instead.")
+    if not values.size:
+        raise ValueError(f"cost must not be empty. Got the shape {values.shape} instead.")
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"cost must hold real numbers. Got the type {values.dtype} instead.")
+    return values if values.dtype in (np.float64, np.float32) else values.astype(np.float64)
+
+
+def read_weights(weights: Any, name: str, size: int) -> Floats | None:
+    """Weights as non-negative floats that sum to 1, or None for uniform ones."""
+    if weights is None:
+        return None
+    values = np.ascontiguousarray(to_numpy(weights), dtype=np.float64)
+    if values.shape != (size,):
+        raise ValueError(
+            f"{name} must have the shape ({size},), a weight a point. Got {values.shape} instead."
+        )
+    if not np.isfinite(values).all() or (values < 0).any():
+        worst = values[~(np.isfinite(values) & (values >= 0))][0]
+        raise ValueError(f"{name} must hold finite weights of at least 0. Got {worst} instead.")
+    total = values.sum()
+    if abs(total - 1) > WEIGHT_TOLERANCE:
+        raise ValueError(f"{name} must sum to 1. Got a sum of {total:.6g} instead; divide {name} by its sum.")
+    return values / total
