@@ -129,7 +129,8 @@ struct Answers {
 };
 
 // Every thread takes the next problem that nobody has; which one solves it does not change the answer.
-void solve_batch(const Costs& costs, const Units& units, double mass, std::size_t threads, std::vector<Answer>& answers) {
+void solve_batch(const Costs& costs, const Units& units, double mass, std::size_t threads, bool along_path,
+                 std::vector<Answer>& answers) {
     std::atomic<std::size_t> next{0}, finished{0};
     std::atomic<bool> stop{false};
     std::mutex mutex;
@@ -141,7 +142,7 @@ void solve_batch(const Costs& costs, const Units& units, double mass, std::size_
         std::vector<double> buffer;
         for (std::size_t k; (k = next++) < costs.count && !stop;) {
             try {
-                answers[k] = solver.solve(costs.read(k, buffer), costs.m, costs.n, units, mass, watch);
+                answers[k] = solver.solve(costs.read(k, buffer), costs.m, costs.n, units, mass, along_path, watch);
             } catch (...) {
                 // Problems are begun in order, so of several failures the first is found whatever the timing.
                 const std::lock_guard lock(mutex);
@@ -181,7 +182,7 @@ void solve_batch(const Costs& costs, const Units& units, double mass, std::size_
 }
 
 Answers solve(const Array& cost, double mass, const std::optional<Vector>& a, const std::optional<Vector>& b,
-              std::size_t threads) {
+              std::size_t threads, bool along_path) {
     const Costs costs(cost);
     const Units units(costs.m, costs.n, data_or_null(a), data_or_null(b));
     Answers answers;
@@ -191,14 +192,14 @@ Answers solve(const Array& cost, double mass, const std::optional<Vector>& a, co
     answers.each.resize(costs.count);
     if (costs.batch()) {
         nb::gil_scoped_release release;
-        solve_batch(costs, units, mass, std::min(threads, costs.count), answers.each);
+        solve_batch(costs, units, mass, std::min(threads, costs.count), along_path, answers.each);
     } else {
         with_words("", mass, [&] {
             nb::gil_scoped_release release;
             thread_local Solver solver;
             std::vector<double> buffer;
             SignalWatch watch;
-            answers.each[0] = solver.solve(costs.read(0, buffer), costs.m, costs.n, units, mass, watch);
+            answers.each[0] = solver.solve(costs.read(0, buffer), costs.m, costs.n, units, mass, along_path, watch);
         });
     }
     return answers;
@@ -303,8 +304,8 @@ NB_MODULE(_core, m) {
             return to_triplets({&entries});
         }, "mass"_a);
 
-    m.def("solve", &solve, "cost"_a, "mass"_a, "a"_a.none(), "b"_a.none(), "threads"_a,
-          "Solve one cost (m, n) or a batch (k, m, n) exactly.");
+    m.def("solve", &solve, "cost"_a, "mass"_a, "a"_a.none(), "b"_a.none(), "threads"_a, "along_path"_a = false,
+          "Solve one cost (m, n) or a batch (k, m, n) exactly; along the mass path, or by whatever is quickest.");
     m.def("path", &path, "cost"_a, "a"_a.none(), "b"_a.none(), "Solve for every mass.");
     m.def("certify", &certify, "cost"_a, "prices"_a, "column_prices"_a, "Row prices of a feasible dual solution.");
     m.def("simd_level", [] { return std::string(kernels().name); }, "The instruction set in use.");

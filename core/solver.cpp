@@ -86,15 +86,16 @@ std::int64_t Units::of_mass(double mass) const {
     return std::clamp<std::int64_t>(units, 1, total);
 }
 
-Answer Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units& units, double mass, Watch& watch) {
+Answer Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units& units, double mass,
+                     bool along_path, Watch& watch) {
     const std::int64_t target = units.of_mass(mass);
     const bool whole = target == units.total;
-    if (units.each && whole && assignment_.solve(cost, n, 0, watch))
-        return from_assignment(cost, n, 0, units, watch);
+    const bool matching = units.each > 0 && !along_path;
+    if (matching && whole && assignment_.solve(cost, n, 0, watch)) return from_assignment(cost, n, 0, units, watch);
 
     check(cost, m, n);
     const std::size_t unlimited = static_cast<std::size_t>(-1);
-    const std::size_t budget = units.each && !whole ? forest_patience(n, mass) : unlimited;
+    const std::size_t budget = matching && !whole ? forest_patience(n, mass) : unlimited;
     Forest::Outcome outcome = forest_.solve(cost, m, n, units.supply, units.demand, target, budget, false, watch);
     if (outcome == Forest::Outcome::too_long) {
         const auto points = static_cast<std::size_t>(target / units.each);

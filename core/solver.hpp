@@ -47,8 +47,9 @@ struct Infeasible {
 
 class Solver {
 public:
-    // cost: m x n, row after row. Throws BadEntry, Infeasible or Interrupted.
-    Answer solve(const double* cost, std::size_t m, std::size_t n, const Units& units, double mass, Watch& watch);
+    // cost: m x n, row after row. Throws BadEntry, Infeasible or Interrupted. `along_path`: only by the forest.
+    Answer solve(const double* cost, std::size_t m, std::size_t n, const Units& units, double mass, bool along_path,
+                 Watch& watch);
 
 private:
     Answer from_forest(const double* cost, const Units& units) const;

@@ -72,7 +72,7 @@ def read_cost(cost: Any, dimensions: tuple[int, ...]) -> NDArray[Any]:
 
 
 def read_weights(weights: Any, name: str, size: int) -> Floats | None:
-    """Weights as non-negative floats that sum to 1, or None for uniform ones."""
+    """Weights as non-negative floats that sum to 1; None for uniform ones, given as such or not."""
     if weights is None:
         return None
     values = np.ascontiguousarray(to_numpy(weights), dtype=np.float64)
@@ -86,4 +86,4 @@ def read_weights(weights: Any, name: str, size: int) -> Floats | None:
     total = values.sum()
     if abs(total - 1) > WEIGHT_TOLERANCE:
         raise ValueError(f"{name} must sum to 1. Got a sum of {total:.6g} instead; divide {name} by its sum.")
-    return values / total
+    return None if (values == values[0]).all() else values / total

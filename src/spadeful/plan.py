@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def _batch(self) -> bool:
-        return self._cost.ndim == 3
+        return len(self._cost.shape) == 3
 
     @property
     def _count(self) -> int:
@@ -87,7 +87,7 @@ class Plan:
         """The sum of some terms, one an entry, for each problem."""
         if not self._batch:
             return np.array([terms.sum()])
-        return np.bincount(self._entries[0][0], terms, self._count)
+        return np.bincount(self._entries[0][0], terms, self._count).astype(np.float64)
 
     @property
     def triplets(self) -> tuple[Any, ...]:

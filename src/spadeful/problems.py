@@ -12,7 +12,7 @@ ROUNDING = 1e-14
 
 def check_mass(mass: object, owner: str) -> float:
     """The mass as a float in (0, 1], with 1 where it misses 1 by rounding only."""
-    if not isinstance(mass, Real) or isinstance(mass, bool):
+    if isinstance(mass, bool) or not isinstance(mass, Real):
         raise TypeError(f"The 'mass' parameter of {owner} must be a number in (0, 1]. Got {mass!r} instead.")
     value = float(mass)
     if math.isclose(value, 1.0, rel_tol=0.0, abs_tol=ROUNDING):
