@@ -20,7 +20,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/demo.stamp .venv/core.stamp ## build, then show what the package does
-	$(BIN)/spadeful demo
+	$(BIN)/spadeful demo --force --output build/demo.png
 
 test: lint bare ## build, then check and test everything
 	$(BIN)/python -m pytest

@@ -1,0 +1,49 @@
+"""Writing results: never half a file, never over an earlier one unasked."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def check_free(path: str | Path, force: bool = False) -> Path:
+    """The path, if a result may be written there: asked before the work is done, not after."""
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(
+            f"The output must be a file. Got the folder {path} instead; name a file in it."
+        )
+    if path.exists() and not force:
+        raise FileExistsError(
+            f"{path} exists. Choose another name, or pass force=True (--force) to replace it."
+        )
+    return path
+
+
+@contextmanager
+def replacing(path: str | Path, force: bool = False) -> Iterator[Path]:
+    """A temporary file beside the path, renamed to it when the block ends well.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with replacing(Path(folder, "plan.txt")) as temporary:
+    ...         _ = temporary.write_text("done")
+    ...     Path(folder, "plan.txt").read_text()
+    'done'
+    """
+    path = check_free(path, force)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)  # mkstemp makes files that only their owner can read
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,36 @@
+import pytest
+
+from spadeful.files import check_free, replacing
+
+
+def test_a_result_appears_whole(tmp_path):
+    with replacing(tmp_path / "new" / "a.txt") as temporary:
+        temporary.write_text("whole")
+        assert not (tmp_path / "new" / "a.txt").exists()
+    assert (tmp_path / "new" / "a.txt").read_text() == "whole"
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["a.txt"]
+
+
+def test_a_failure_leaves_the_earlier_result(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("earlier")
+    with pytest.raises(RuntimeError), replacing(path, force=True) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "earlier"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_earlier_result_is_replaced_only_by_force(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("earlier")
+    with pytest.raises(FileExistsError, match="--force"), replacing(path):
+        pass
+    with replacing(path, force=True) as temporary:
+        temporary.write_text("later")
+    assert path.read_text() == "later"
+
+
+def test_a_folder_is_no_result(tmp_path):
+    with pytest.raises(IsADirectoryError, match="name a file in it"):
+        check_free(tmp_path, force=True)
