@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace spadeful {
 
@@ -167,24 +168,31 @@ void Assignment::auction(double epsilon, Watch& watch) {
     }
 }
 
+// Bids leave spare points, which are all alike, at slightly different prices. At their common one, just as many
+// rows prefer a spare column, and just as many columns are the cheapest, as there are spare points.
+void Assignment::level_spares() {
+    const auto last = static_cast<std::ptrdiff_t>(spare_) - 1;
+    std::copy_n(price_.begin(), n_, lows_.begin());
+    std::nth_element(lows_.begin(), lows_.begin() + last, lows_.end());
+    const double floor = lows_[last];
+    for (std::size_t j = 0; j < n_; ++j) price_[j] = std::max(price_[j], floor);
+    for (std::size_t i = 0; i < n_; ++i) lows_[i] = kernels_->best_two(row(i), price_.data(), n_).first;
+    std::nth_element(lows_.begin(), lows_.begin() + last, lows_.end(), std::greater<>());
+    std::fill_n(price_.begin() + static_cast<std::ptrdiff_t>(n_), spare_, lows_[last]);
+}
+
 // Keeps the pairs that are exactly best for their row; the other rows take a free best column or stay free.
 void Assignment::keep_tight() {
-    free_rows_.clear();
+    if (spare_ > 0) level_spares();
+    stack_.clear();
     for (std::size_t i = 0; i < columns(); ++i) {
         const std::int32_t j = mate_of_row_[i];
         if (j >= 0 && cost(i, j) + price_[j] == best_two(i).first) continue;
         if (j >= 0) mate_of_row_[i] = mate_of_column_[j] = -1;
-        free_rows_.push_back(static_cast<std::int32_t>(i));
+        stack_.push_back(static_cast<std::int32_t>(i));
     }
-    std::size_t left = 0;
-    for (const std::int32_t i : free_rows_) {
-        const BestTwo best = best_two(i);
-        if (mate_of_column_[best.index] < 0)
-            match(i, best.index);
-        else
-            free_rows_[left++] = i;
-    }
-    free_rows_.resize(left);
+    free_rows_.clear();
+    for (const std::int32_t i : stack_) take_best(static_cast<std::size_t>(i));
 }
 
 // Moves all columns at this distance from the open to the reached ones, until it meets a free one and returns it.

@@ -43,6 +43,7 @@ private:
     bool greedy(double& mean);  // mean: of the real rows' reduced minima
     void reduce_rows();
     void auction(double epsilon, Watch& watch);
+    void level_spares();
     void keep_tight();
     bool augment(std::size_t free_row, std::size_t& scans, Watch& watch);
     std::int32_t advance(double distance);

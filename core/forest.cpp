@@ -121,8 +121,7 @@ void Forest::start(const double* cost, std::size_t m, std::size_t n) {
         offset_[i] = 0;
         root_[i] = static_cast<std::int32_t>(i);
     }
-    for (std::size_t j = 0; j < n; ++j)
-        if (demand_[j] > 0) refresh(j);
+    for (std::size_t j = 0; j < n; ++j) refresh(j);
 }
 
 void Forest::key(std::size_t j, double value) { (demand_[j] > 0 ? open_ : full_).set(j, value); }
