@@ -37,7 +37,7 @@ bare: .venv-bare/wheel.stamp
 	.venv-bare/bin/python -m pytest -m "not torch" --doctest-ignore-import-errors --pyargs spadeful tests
 
 bench: .venv/dev.stamp .venv/core.stamp ## measure speed and memory against other solvers
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py --force
 
 docs: .venv/docs.stamp .venv/core.stamp ## build the documentation into docs/_build
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build

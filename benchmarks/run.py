@@ -1,0 +1,362 @@
+"""Measure the exact solvers against their rivals: speed, scaling and memory.
+
+Prints a table and the goals, and writes exact.json and exact.png into the output folder.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Before NumPy is imported: every solver has one thread.
+os.environ |= dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1")
+# POT loads torch where it is installed, and asks it about every array.
+os.environ["POT_BACKEND_DISABLE_PYTORCH"] = "1"
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import goals
+import memory
+import picture
+import spadeful as sp
+from costs import FAMILIES, TITLES, draw
+from measure import race
+from rivals import OURS, POT_PARTIAL, contestants, differ, examine, pot_partial
+from spadeful import _core
+
+SIZES = [64, 100, 256, 500, 1000, 2000]
+QUICK_SIZES = [64, 100, 256]
+MASSES = [0.5, 0.75, 0.9, 1.0]
+#: A rival that takes longer than this at one size is not asked at the larger ones.
+PATIENCE = 8.0
+
+console = Console(width=None if sys.stdout.isatty() else 110)
+
+
+def progress(steps: Iterable[Any], text: str) -> Iterator[Any]:
+    """A bar on a terminal; elsewhere one line."""
+    steps = list(steps)
+    if not console.is_terminal:
+        console.print(f"{text} ({len(steps)} steps)")
+    return iter(track(steps, text, console=console, transient=True, disable=not console.is_terminal))
+
+
+def grid_cell(family: str, m: int, mass: float, seconds: float, slow: dict[str, str]) -> dict[str, Any]:
+    """Time the solvers whose answers to some problems are right. `slow`: who is not asked, and why."""
+    costs = [draw(family, m, k) for k in range(max(1, 1000 // m))]
+    plans = [sp.solve(cost, sp.Partial(mass)) for cost in costs]
+    values = [plan.value for plan in plans]
+    gap = max(plan.gap / (1 + abs(plan.value)) for plan in plans)
+    solvers = {name: f for name, f in contestants(mass).items() if name not in slow}
+    notes, first = dict(slow), {}
+    for name, solver in solvers.items():
+        first[name], note = examine(solver, costs, values, mass)
+        if note:
+            notes[name] = note
+    runs = {name: lambda f=f: [f(c, mass) for c in costs] for name, f in solvers.items() if name not in notes}
+    times = {name: spent / len(costs) for name, spent in race(runs, seconds, first).items()}
+    rival = fastest_rival(times, mass)
+    return {
+        "family": family,
+        "m": m,
+        "mass": mass,
+        "problems": len(costs),
+        "seconds": times,
+        "notes": notes,
+        "relative_gap": gap,
+        "rival": rival,
+        "ratio": times[rival] / times[OURS] if rival in times and OURS in times else None,
+    }
+
+
+def fastest_rival(times: dict[str, float], mass: float) -> str | None:
+    """Whom the goals speak of: POT below mass 1, and at mass 1 whoever is fastest."""
+    if mass < 1:
+        return POT_PARTIAL
+    return min((name for name in times if name != OURS), key=times.__getitem__, default=None)
+
+
+def measure_grid(families: list[str], sizes: list[int], seconds: float) -> list[dict[str, Any]]:
+    cells = []
+    for family, mass in progress([(f, s) for f in families for s in MASSES], "Solving for one mass"):
+        slow: dict[str, str] = {}
+        for m in sizes:
+            cell = grid_cell(family, m, mass, seconds, slow)
+            cells.append(cell)
+            slow |= {
+                name: f"not asked: took {spent:.0f} s at m = {m}"
+                for name, spent in cell["seconds"].items()
+                if spent > PATIENCE and name not in (OURS, cell["rival"])
+            }
+    return cells
+
+
+def measure_path(families: list[str], sizes: list[int], seconds: float) -> list[dict[str, Any]]:
+    """The whole path, the solve to mass 1 that follows it, and the solve that need not."""
+    cells = []
+    for family, m in progress([(f, m) for f in families for m in sizes], "Following the path"):
+        cost = draw(family, m)
+        runs: dict[str, Callable[[], Any]] = {
+            "path": lambda c=cost: sp.mass_path(c),
+            "follow": lambda c=cost: _core.solve(c, 1.0, None, None, 1, along_path=True),
+            "solve": lambda c=cost: sp.solve(c, sp.Balanced()),
+        }
+        value = runs["solve"]().value
+        others = {"path": runs["path"]().values[-1], "follow": runs["follow"]().values[0]}
+        times = race(runs, seconds)
+        cells.append(
+            {
+                "family": family,
+                "m": m,
+                "mass": 1.0,
+                "seconds": times,
+                "notes": {
+                    name: f"a value of {v}, not {value}" for name, v in others.items() if differ(v, value)
+                },
+                "to_follow": times["path"] / times["follow"],
+                "to_solve": times["path"] / times["solve"],
+            }
+        )
+    return cells
+
+
+def measure_batch(
+    families: list[str], count: int, m: int, mass: float, seconds: float
+) -> list[dict[str, Any]]:
+    cells = []
+    for family in progress(families, "Solving a batch"):
+        costs = np.stack([draw(family, m, k) for k in range(count)])
+        problem = sp.Partial(mass)
+        runs: dict[str, Callable[[], Any]] = {
+            "one thread": lambda c=costs, p=problem: sp.solve(c, p, threads=1),
+            "two threads": lambda c=costs, p=problem: sp.solve(c, p, threads=2),
+            "two threads, dense": lambda c=costs, p=problem: sp.solve(c, p, threads=2).matrix,
+        }
+        _, note = examine(pot_partial, list(costs), runs["two threads"]().value, mass)
+        if note is None:
+            runs["POT loop"] = lambda c=costs: [pot_partial(cost, mass) for cost in c]
+        times = race(runs, seconds)
+        cells.append(
+            {
+                "family": family,
+                "count": count,
+                "m": m,
+                "mass": mass,
+                "seconds": times,
+                "note": note,
+                "to_loop": times["POT loop"] / times["two threads, dense"] if note is None else None,
+                "to_thread": times["one thread"] / times["two threads"],
+            }
+        )
+    return cells
+
+
+def measure_memory(families: list[str], m: int, count: int) -> list[dict[str, Any]]:
+    singles = [{"family": f, "m": m, "mass": s} for f in families for s in [*MASSES, None]]
+    batches = [
+        {"family": f, "m": m // 2, "mass": 0.75, "batch": count, "threads": 2, "form": form}
+        for f in families
+        for form in ("float64", "float32", "strided")
+    ]
+    return [memory.measure(**case) for case in progress(singles + batches, "Measuring memory")]
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on, and nothing that would tell whose machine it is."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), None)
+    packages = ["spadeful", "numpy", "scipy", "POT", "lapx"]
+    return {
+        "processor": model or platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "system": platform.system(),
+        "instructions": _core.simd_level(),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+    }
+
+
+def measure_all(families: list[str], sizes: list[int], quick: bool) -> dict[str, Any]:
+    seconds = 0.05 if quick else 0.5
+    # A batch keeps both cores busy, so it waits the longest for a quiet moment.
+    batch = (
+        {"count": 16, "m": min(100, max(sizes)), "seconds": 0.2}
+        if quick
+        else {"count": 256, "m": 100, "seconds": 5}
+    )
+    results: dict[str, Any] = {
+        "machine": machine(),
+        "families": families,
+        "sizes": sizes,
+        "masses": MASSES,
+        "grid": measure_grid(families, sizes, seconds),
+        "path": measure_path(families, sizes, seconds),
+        "batch": measure_batch(families, mass=0.75, **batch),
+        "memory": measure_memory(families[:1], 1000, 8) if quick else measure_memory(families, 2000, 32),
+    }
+    results["exponents"] = goals.exponents(results)
+    results["goals"] = goals.judge(results)
+    return results
+
+
+def clock(times: dict[str, float], name: str) -> str:
+    if name not in times:
+        return "–"
+    spent = times[name]
+    return f"{1e6 * spent:.0f} µs" if spent < 1e-3 else f"{1e3 * spent:.4g} ms"
+
+
+def factor(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.2f}×"
+
+
+def coloured(ratio: float | None, bound: float) -> str:
+    if ratio is None:
+        return "[red]–[/]"
+    return f"[{'green' if ratio >= bound else 'red'}]{ratio:.1f}×[/]"
+
+
+def grid_table(results: dict[str, Any]) -> Table:
+    table = Table(
+        title="Times of spadeful, and how many times faster: s < 1 than POT, s = 1 than the fastest rival"
+    )
+    for name in ("costs", "m"):
+        table.add_column(name, justify="right" if name == "m" else "left")
+    for mass in results["masses"]:
+        table.add_column(f"s = {mass:g}", justify="right")
+    table.add_column("fastest rival", no_wrap=True)
+    cells = {(c["family"], c["m"], c["mass"]): c for c in results["grid"]}
+    for family in results["families"]:
+        for m in results["sizes"]:
+            row = [cells[family, m, mass] for mass in results["masses"]]
+            shown = [
+                f"{clock(c['seconds'], OURS)} {coloured(c['ratio'], goals.bounds(c['mass'])['each'])}"
+                for c in row
+            ]
+            table.add_row(
+                TITLES[family], str(m), *shown, row[-1]["rival"] or "–", end_section=m == results["sizes"][-1]
+            )
+    return table
+
+
+def notes_table(results: dict[str, Any]) -> Table:
+    table = Table(
+        "solver",
+        "costs",
+        "m",
+        "s",
+        "what happened",
+        title="Solvers that failed, were wrong or were not asked",
+    )
+    for c in results["grid"] + results["path"]:
+        for name, note in c["notes"].items():
+            table.add_row(name, TITLES[c["family"]], str(c["m"]), f"{c['mass']:g}", note)
+    return table
+
+
+def path_table(results: dict[str, Any]) -> Table:
+    table = Table(
+        title="The whole path: its time, over that of the solve that follows it, over that of sp.solve"
+    )
+    table.add_column("costs")
+    for m in results["sizes"]:
+        table.add_column(f"m = {m}", justify="right")
+    for family in results["families"]:
+        cells = [c for c in results["path"] if c["family"] == family]
+        shown = [
+            f"{clock(c['seconds'], 'path')} {factor(c['to_follow'])} {factor(c['to_solve'])}" for c in cells
+        ]
+        table.add_row(TITLES[family], *shown)
+    return table
+
+
+def batch_table(results: dict[str, Any]) -> Table:
+    shape = results["batch"][0]
+    title = f"A batch of {shape['count']} problems, m = {shape['m']}, s = {shape['mass']:g}"
+    table = Table("costs", "two threads", "than POT's loop", "than one thread", title=title)
+    for c in results["batch"]:
+        loop = c["note"] or f"{factor(c['to_loop'])} faster"
+        spent = clock(c["seconds"], "two threads, dense")
+        table.add_row(TITLES[c["family"]], spent, loop, f"{factor(c['to_thread'])} faster")
+    return table
+
+
+def memory_table(results: dict[str, Any]) -> Table:
+    table = Table(title="Extra memory a thread, in float64 copies of one cost")
+    table.add_column("costs")
+    tasks = list(dict.fromkeys(memory_task(c) for c in results["memory"]))
+    for task in tasks:
+        table.add_column(task, justify="right")
+    copies = {(c["family"], memory_task(c)): f"{c['copies']:.2f}" for c in results["memory"]}
+    for family in dict.fromkeys(c["family"] for c in results["memory"]):
+        table.add_row(TITLES[family], *(copies[family, task] for task in tasks))
+    return table
+
+
+def memory_task(case: dict[str, Any]) -> str:
+    if case["batch"]:
+        return f"{case['form']} batch"
+    return f"s = {case['mass']:g}" if case["mass"] else "path"
+
+
+def goals_table(results: dict[str, Any]) -> Table:
+    table = Table("goal", "measured", "reached", title="Goals")
+    words = {True: "[green]yes[/]", False: "[red]no[/]", None: "not measured"}
+    for g in results["goals"]:
+        figure = "" if g["figure"] is None else f"{g['figure']:.3g}"
+        table.add_row(g["goal"], figure + (f" ({g['at']})" if g["at"] else ""), words[g["reached"]])
+    return table
+
+
+def save(results: dict[str, Any], folder: Path) -> None:
+    """Write everything under other names first, so that an interruption leaves no half file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data, image = folder / "unfinished.json", folder / "unfinished.png"
+    data.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+    picture.draw(results, image)
+    image.replace(folder / "exact.png")
+    data.replace(folder / "exact.json")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes and short runs: a minute")
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--sizes", nargs="+", type=int, help="points a side")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results", metavar="DIR")
+    parser.add_argument("--force", action="store_true", help="overwrite results that are there")
+    options = parser.parse_args()
+    options.sizes = sorted(options.sizes or (QUICK_SIZES if options.quick else SIZES))
+    if options.sizes[0] < 2:
+        parser.error("--sizes must be at least 2")
+    if (options.output / "exact.json").exists() and not options.force:
+        parser.error("the output folder already holds exact.json; pass --force to overwrite it")
+    return options
+
+
+def main() -> None:
+    options = parse()
+    results = measure_all(options.families, options.sizes, options.quick)
+    save(results, options.output)
+    for table in (grid_table, path_table, batch_table, memory_table):
+        console.print(table(results))
+    notes = notes_table(results)
+    if notes.row_count:
+        console.print(notes)
+    console.print(goals_table(results))
+    console.print(f"Written: {options.output / 'exact.json'} and exact.png", highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

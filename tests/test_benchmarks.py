@@ -1,0 +1,61 @@
+"""The benchmarks run, check every answer, and write what they measured."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).parents[1] / "benchmarks" / "run.py"
+NEEDED = ["ot", "lap", "matplotlib", "psutil"]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not all(map(importlib.util.find_spec, NEEDED)), reason=f"needs all of {', '.join(NEEDED)}"
+    ),
+]
+
+
+def bench(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        RUN,
+        "--quick",
+        "--families",
+        "uniform",
+        "--sizes",
+        "8",
+        "16",
+        "--output",
+        folder,
+    ]
+    return subprocess.run([*command, *options], capture_output=True, text=True, timeout=300)
+
+
+def test_smallest_run_measures_everything(tmp_path):
+    done = bench(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Goals" in done.stdout
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["exact.json", "exact.png"]
+    results = json.loads((tmp_path / "exact.json").read_text())
+    assert results.keys() == {
+        "machine", "families", "sizes", "masses", "grid", "path", "batch", "memory", "exponents", "goals",
+    }  # fmt: skip
+    assert len(results["grid"]) == 2 * 4
+    for cell in results["grid"]:
+        assert cell["notes"] == {}, "a solver failed, or two of them disagree"
+        assert cell["relative_gap"] <= 1e-9
+        assert min(cell["seconds"].values()) > 0
+        assert cell["ratio"] == pytest.approx(cell["seconds"][cell["rival"]] / cell["seconds"]["spadeful"])
+    assert all(set(goal) == {"goal", "bound", "figure", "at", "reached"} for goal in results["goals"])
+
+
+def test_results_are_not_overwritten_unasked(tmp_path):
+    (tmp_path / "exact.json").write_text("kept")
+    done = bench(tmp_path)
+    assert done.returncode == 2
+    assert "--force" in done.stderr
+    assert (tmp_path / "exact.json").read_text() == "kept"
