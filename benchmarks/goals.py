@@ -79,7 +79,9 @@ def judge(results: dict[str, Any]) -> list[dict[str, Any]]:
     grid, path, batch, memory = (results[part] for part in ("grid", "path", "batch", "memory"))
     masses, powers = results["exponents"].keys(), results["exponents"].values()
     steepest = max(zip(powers, (f"s = {s}" for s in masses), strict=True), default=(None, ""))
+    wrong = [c for c in grid if OURS in c["notes"]] + [c for c in path if c["notes"]]
     goals = [
+        goal("no wrong answer", 0, len(wrong), "", False),
         goal("duality gap at most 1e-9 (1 + |value|)", GAP, *most(grid, "relative_gap"), False),
         *speed([c for c in grid if c["mass"] < 1], "s < 1 against POT partial_wasserstein", PARTIAL),
         *speed([c for c in grid if c["mass"] == 1], "s = 1 against the fastest rival", BALANCED),

@@ -7,7 +7,6 @@ Ours comes in both forms, so that it is never spared work that its rival does.
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -20,6 +19,7 @@ from scipy.optimize import linear_sum_assignment
 
 import spadeful as sp
 from costs import Cost
+from measure import thread_clock
 
 Solver = Callable[[Cost, float], Any]
 
@@ -158,9 +158,9 @@ def examine(solver: Solver, costs: list[Cost], values: list[float], mass: float)
     """Solve each problem once: how long that took, and what went wrong, if anything did."""
     seconds = 0.0
     for cost, value in zip(costs, values, strict=True):
-        start = time.perf_counter()
+        start = thread_clock()
         answer, note = attempt(solver, cost, mass)
-        seconds += time.perf_counter() - start
+        seconds += thread_clock() - start
         note = note or fault(cost, mass, answer, value)
         if note:
             return seconds, note

@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 import goals
 import memory
 import picture
 import spadeful as sp
-from costs import FAMILIES, TITLES, draw
-from measure import race
+import tables
+from costs import FAMILIES, draw
+from measure import race, wall_clock
 from rivals import OURS, POT_PARTIAL, contestants, differ, examine, pot_partial
 from spadeful import _core
 
@@ -65,7 +65,7 @@ def grid_cell(family: str, m: int, mass: float, seconds: float, slow: dict[str, 
         if note:
             notes[name] = note
     runs = {name: lambda f=f: [f(c, mass) for c in costs] for name, f in solvers.items() if name not in notes}
-    times = {name: spent / len(costs) for name, spent in race(runs, seconds, first).items()}
+    times = {name: spent / len(costs) for name, spent in race(runs, seconds, first=first).items()}
     rival = fastest_rival(times, mass)
     return {
         "family": family,
@@ -146,7 +146,7 @@ def measure_batch(
         _, note = examine(pot_partial, list(costs), runs["two threads"]().value, mass)
         if note is None:
             runs["POT loop"] = lambda c=costs: [pot_partial(cost, mass) for cost in c]
-        times = race(runs, seconds)
+        times = race(runs, seconds, wall_clock)
         cells.append(
             {
                 "family": family,
@@ -210,115 +210,6 @@ def measure_all(families: list[str], sizes: list[int], quick: bool) -> dict[str,
     return results
 
 
-def clock(times: dict[str, float], name: str) -> str:
-    if name not in times:
-        return "–"
-    spent = times[name]
-    return f"{1e6 * spent:.0f} µs" if spent < 1e-3 else f"{1e3 * spent:.4g} ms"
-
-
-def factor(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.2f}×"
-
-
-def coloured(ratio: float | None, bound: float) -> str:
-    if ratio is None:
-        return "[red]–[/]"
-    return f"[{'green' if ratio >= bound else 'red'}]{ratio:.1f}×[/]"
-
-
-def grid_table(results: dict[str, Any]) -> Table:
-    table = Table(
-        title="Times of spadeful, and how many times faster: s < 1 than POT, s = 1 than the fastest rival"
-    )
-    for name in ("costs", "m"):
-        table.add_column(name, justify="right" if name == "m" else "left")
-    for mass in results["masses"]:
-        table.add_column(f"s = {mass:g}", justify="right")
-    table.add_column("fastest rival", no_wrap=True)
-    cells = {(c["family"], c["m"], c["mass"]): c for c in results["grid"]}
-    for family in results["families"]:
-        for m in results["sizes"]:
-            row = [cells[family, m, mass] for mass in results["masses"]]
-            shown = [
-                f"{clock(c['seconds'], OURS)} {coloured(c['ratio'], goals.bounds(c['mass'])['each'])}"
-                for c in row
-            ]
-            table.add_row(
-                TITLES[family], str(m), *shown, row[-1]["rival"] or "–", end_section=m == results["sizes"][-1]
-            )
-    return table
-
-
-def notes_table(results: dict[str, Any]) -> Table:
-    table = Table(
-        "solver",
-        "costs",
-        "m",
-        "s",
-        "what happened",
-        title="Solvers that failed, were wrong or were not asked",
-    )
-    for c in results["grid"] + results["path"]:
-        for name, note in c["notes"].items():
-            table.add_row(name, TITLES[c["family"]], str(c["m"]), f"{c['mass']:g}", note)
-    return table
-
-
-def path_table(results: dict[str, Any]) -> Table:
-    table = Table(
-        title="The whole path: its time, over that of the solve that follows it, over that of sp.solve"
-    )
-    table.add_column("costs")
-    for m in results["sizes"]:
-        table.add_column(f"m = {m}", justify="right")
-    for family in results["families"]:
-        cells = [c for c in results["path"] if c["family"] == family]
-        shown = [
-            f"{clock(c['seconds'], 'path')} {factor(c['to_follow'])} {factor(c['to_solve'])}" for c in cells
-        ]
-        table.add_row(TITLES[family], *shown)
-    return table
-
-
-def batch_table(results: dict[str, Any]) -> Table:
-    shape = results["batch"][0]
-    title = f"A batch of {shape['count']} problems, m = {shape['m']}, s = {shape['mass']:g}"
-    table = Table("costs", "two threads", "than POT's loop", "than one thread", title=title)
-    for c in results["batch"]:
-        loop = c["note"] or f"{factor(c['to_loop'])} faster"
-        spent = clock(c["seconds"], "two threads, dense")
-        table.add_row(TITLES[c["family"]], spent, loop, f"{factor(c['to_thread'])} faster")
-    return table
-
-
-def memory_table(results: dict[str, Any]) -> Table:
-    table = Table(title="Extra memory a thread, in float64 copies of one cost")
-    table.add_column("costs")
-    tasks = list(dict.fromkeys(memory_task(c) for c in results["memory"]))
-    for task in tasks:
-        table.add_column(task, justify="right")
-    copies = {(c["family"], memory_task(c)): f"{c['copies']:.2f}" for c in results["memory"]}
-    for family in dict.fromkeys(c["family"] for c in results["memory"]):
-        table.add_row(TITLES[family], *(copies[family, task] for task in tasks))
-    return table
-
-
-def memory_task(case: dict[str, Any]) -> str:
-    if case["batch"]:
-        return f"{case['form']} batch"
-    return f"s = {case['mass']:g}" if case["mass"] else "path"
-
-
-def goals_table(results: dict[str, Any]) -> Table:
-    table = Table("goal", "measured", "reached", title="Goals")
-    words = {True: "[green]yes[/]", False: "[red]no[/]", None: "not measured"}
-    for g in results["goals"]:
-        figure = "" if g["figure"] is None else f"{g['figure']:.3g}"
-        table.add_row(g["goal"], figure + (f" ({g['at']})" if g["at"] else ""), words[g["reached"]])
-    return table
-
-
 def save(results: dict[str, Any], folder: Path) -> None:
     """Write everything under other names first, so that an interruption leaves no half file."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -349,12 +240,8 @@ def main() -> None:
     options = parse()
     results = measure_all(options.families, options.sizes, options.quick)
     save(results, options.output)
-    for table in (grid_table, path_table, batch_table, memory_table):
-        console.print(table(results))
-    notes = notes_table(results)
-    if notes.row_count:
-        console.print(notes)
-    console.print(goals_table(results))
+    for table in tables.of(results):
+        console.print(table)
     console.print(f"Written: {options.output / 'exact.json'} and exact.png", highlight=False, soft_wrap=True)
 
 
