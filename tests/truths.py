@@ -1,0 +1,154 @@
+"""What the solvers are held to: a checker, independent solvers, closed forms; and generators of problems."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+
+def uniform(size):
+    return np.full(size, 1 / size)
+
+
+def check_plan(plan, cost, mass, a=None, b=None, unit=1.0):
+    """Feasible, and proved optimal by its own prices: all of it worked out again from the definitions.
+
+    `unit` is the size that costs have: the gap must be below 1e-9 of it and of the value.
+    """
+    a, b = (uniform(n) if w is None else w for w, n in zip((a, b), cost.shape, strict=True))
+    cost = np.asarray(cost, dtype=np.float64)
+    rows, cols, masses = plan.triplets
+    matrix = np.zeros(cost.shape)
+    np.add.at(matrix, (rows, cols), masses)
+    assert plan.matrix.shape == cost.shape
+    np.testing.assert_allclose(plan.matrix, matrix, rtol=np.finfo(plan.matrix.dtype).eps, atol=0)
+    assert (masses > 0).all()
+    assert len(set(zip(rows, cols, strict=True))) == len(rows)
+
+    assert abs(matrix.sum() - mass) <= 1e-12
+    assert (matrix.sum(1) <= a + 1e-12).all()
+    assert (matrix.sum(0) <= b + 1e-12).all()
+    assert np.isfinite(cost[rows, cols]).all()
+
+    value = (cost[rows, cols] * masses).sum()
+    tolerance = 1e-9 * (unit + abs(value))
+    assert np.isfinite(plan.value)
+    assert abs(plan.value - value) <= tolerance
+    assert abs(plan.mass - mass) <= 1e-12
+    assert plan.converged
+
+    alpha, beta, price = plan.row_prices, plan.col_prices, plan.price
+    assert (alpha >= 0).all()
+    assert (beta >= 0).all()
+    violation = max(0.0, (price - alpha[:, None] - beta - cost).max())
+    dual = price * mass - a @ alpha - b @ beta
+    assert violation <= tolerance
+    assert abs(value - dual) <= tolerance
+    assert abs(plan.gap - (value - dual)) <= tolerance
+
+
+def linear_program(cost, mass, a=None, b=None):
+    """The optimal value, by HiGHS; None if the mass cannot be moved."""
+    return _highs(cost, a, b, objective=cost, mass=mass)
+
+
+def largest_mass(cost, a=None, b=None):
+    """The largest mass that the allowed pairs can carry, by HiGHS."""
+    return -_highs(cost, a, b, objective=-np.ones(cost.shape))
+
+
+def _highs(cost, a, b, objective, mass=None):
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array
+
+    m, n = cost.shape
+    rows, cols = np.nonzero(np.isfinite(cost))
+    a, b = uniform(m) if a is None else a, uniform(n) if b is None else b
+    if not len(rows):
+        return None if mass else 0.0
+    pairs = np.arange(len(rows))
+    ones = np.ones(2 * len(rows))
+    incidence = coo_array((ones, (np.r_[rows, m + cols], np.r_[pairs, pairs])), shape=(m + n, len(rows)))
+    total = {} if mass is None else {"A_eq": np.ones((1, len(rows))), "b_eq": [mass]}
+    answer = linprog(
+        objective[rows, cols],
+        A_ub=incidence.tocsr(),
+        b_ub=np.r_[a, b],
+        **total,
+        method="highs-ds",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    assert answer.status in (0, 2), answer.message
+    return answer.fun if answer.status == 0 else None
+
+
+def separate_pairs(gaps, seed=0):
+    """Points on a line, each with one partner near and all others far: partial transport has a closed form.
+
+    Returns the cost (distances), and the value of every mass k/n: the k smallest gaps over n.
+    """
+    rng = np.random.default_rng(seed)
+    n = len(gaps)
+    x = 100.0 * max(gaps, default=1.0) * rng.permutation(n)
+    cost = np.abs(x[:, None] - (x + gaps)[rng.permutation(n)])
+    return cost, np.r_[0.0, np.cumsum(np.sort(gaps))] / n
+
+
+def quantile_distance(x, y, a, b, power):
+    """Balanced transport on a line, with cost abs(x - y)**power for power >= 1: quantile goes to quantile."""
+    order_x, order_y = np.argsort(x), np.argsort(y)
+    up_x, up_y = np.cumsum(a[order_x]), np.cumsum(b[order_y])
+    levels = np.sort(np.r_[0.0, up_x[:-1], up_y[:-1], 1.0])
+    middle = (levels[1:] + levels[:-1]) / 2
+    at_x = x[order_x][np.searchsorted(up_x[:-1], middle)]
+    at_y = y[order_y][np.searchsorted(up_y[:-1], middle)]
+    return (np.diff(levels) * np.abs(at_x - at_y) ** power).sum()
+
+
+def clouds(m, n, dimension=2, seed=0):
+    """Squared distances between two Gaussian clouds: what users have."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(m, dimension)), rng.normal(size=(n, dimension)) + 0.5
+    return ((x[:, None] - y) ** 2).sum(-1)
+
+
+# Hypothesis: small problems with many ties, signs and forbidden pairs.
+
+finite_costs = st.one_of(
+    st.integers(-3, 3).map(float),
+    st.floats(-100, 100, allow_subnormal=False).map(lambda c: round(c, 6)),
+)
+
+
+@st.composite
+def costs(draw, forbidden=False, square=False, most=6):
+    m = draw(st.integers(1, most))
+    n = m if square else draw(st.integers(1, most))
+    elements = st.one_of(st.just(np.inf), finite_costs) if forbidden else finite_costs
+    return draw(arrays(np.float64, (m, n), elements=elements))
+
+
+@st.composite
+def weights(draw, size):
+    """None for uniform ones, or weights with zeros, equal ones and small ones."""
+    if draw(st.booleans()):
+        return None
+    parts = draw(st.lists(st.sampled_from([0, 0, 1, 1, 2, 5, 1e-3]), min_size=size, max_size=size))
+    parts = np.array(parts, dtype=np.float64)
+    parts[draw(st.integers(0, size - 1))] += 1
+    return parts / parts.sum()
+
+
+#: Fractions, round ones and extreme ones.
+masses = st.one_of(
+    st.floats(1e-6, 1.0).map(lambda s: round(s, 6)),
+    st.sampled_from([1e-12, 0.25, 1 / 3, 0.5, 2 / 3, 0.75, 1 - 1e-12, 1.0]),
+)
+
+
+@st.composite
+def problems(draw, forbidden=False):
+    """A cost, a mass, and weights."""
+    cost = draw(costs(forbidden=forbidden))
+    return cost, draw(masses), draw(weights(cost.shape[0])), draw(weights(cost.shape[1]))
