@@ -1,0 +1,168 @@
+"""The compiled core: the same bits at every width and thread count, two algorithms that agree, and Ctrl-C."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import spadeful as sp
+from spadeful import _core
+from truths import clouds
+
+
+@pytest.fixture
+def choose_level():
+    """Choose an instruction set for one test."""
+    yield _core.choose_simd_level
+    _core.choose_simd_level("best")
+
+
+LEVELS = [level for level in ("avx2", "avx512") if _core.choose_simd_level(level)]
+_core.choose_simd_level("best")
+
+
+def some_costs():
+    """Sizes around the registers' and the blocks' widths; ties, signs and forbidden pairs."""
+    rng = np.random.default_rng(0)
+    for n in [*range(1, 20), 31, 33, 63, 64, 65, 67, 127, 129, 150]:
+        yield clouds(n, n, seed=n)
+        yield rng.normal(size=(n, n + 3))
+        yield rng.integers(-2, 3, (n + 5, n)).astype(float)
+        yield rng.integers(0, 3, (n, n)).astype(float)
+        yield np.where(rng.random((n, n)) < 0.2, np.inf, rng.random((n, n)))
+
+
+def bits(cost):
+    """Everything the core says about a cost: with and without weights, for one mass and for all."""
+    m, n = cost.shape
+    a, b = np.arange(1.0, m + 1), np.arange(n, 0.0, -1)
+    parts = []
+    for weights in ((None, None), (a / a.sum(), b / b.sum())):
+        path = _core.path(cost, *weights)
+        parts += [path.masses, path.values, path.prices]
+        for mass in (0.41, 0.9, 1.0):
+            if mass <= path.masses[-1]:
+                answer = _core.solve(cost, mass, *weights, 1)
+                rows = _core.certify(cost, answer.prices, answer.column_prices)
+                parts += [*answer.triplets, *path.triplets(mass), answer.values, answer.prices]
+                parts += [answer.column_prices, rows]
+    return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+
+
+def test_levels():
+    assert _core.simd_level() in {"scalar", "avx2", "avx512"}
+
+
+def test_an_unknown_level_is_no_level(choose_level):
+    before = _core.simd_level()
+    assert not choose_level("mmx")
+    assert _core.simd_level() == before
+
+
+def test_every_level_gives_the_same_bits(choose_level):
+    if not LEVELS:
+        pytest.skip("this machine has the scalar level only")
+    for cost in some_costs():
+        answers = []
+        for level in ("scalar", *LEVELS):
+            assert choose_level(level)
+            assert _core.simd_level() == level
+            answers.append(bits(cost))
+        assert len(set(answers)) == 1, cost.shape
+
+
+@pytest.mark.parametrize("mass", [0.6, 1.0])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_number_of_threads_changes_nothing(mass, dtype):
+    rng = np.random.default_rng(1)
+    batch = rng.random((40, 30, 30)).astype(dtype)
+    batch[::3] = rng.integers(0, 3, (14, 30, 30))
+
+    def answer(threads):
+        plan = sp.solve(batch, sp.Partial(mass), threads=threads)
+        return [
+            part.tobytes()
+            for part in (*plan.triplets, plan.value, plan.price, plan.row_prices, plan.col_prices)
+        ]
+
+    one = answer(1)
+    assert all(answer(threads) == one for threads in (2, 3, 7, 64, None))
+
+
+def test_python_threads_may_solve_at_the_same_time():
+    costs = [clouds(n, n + n % 3, seed=n) for n in range(20, 60)]
+
+    def answer(cost):
+        return (
+            sp.solve(cost, sp.Partial(0.83)).matrix,
+            sp.mass_path(cost).values,
+            sp.solve(cost, sp.Balanced()).value,
+        )
+
+    alone = [answer(cost) for cost in costs]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(answer, costs * 3))
+    for k, found in enumerate(together):
+        for here, there in zip(found, alone[k % len(costs)], strict=True):
+            assert np.array_equal(here, there)
+
+
+def test_one_array_may_be_read_by_many_threads():
+    cost = clouds(100, 100)
+    cost.flags.writeable = False
+    with ThreadPoolExecutor(4) as pool:
+        values = set(pool.map(lambda _: sp.solve(cost, sp.Partial(0.9)).value, range(16)))
+    assert len(values) == 1
+
+
+def test_other_threads_run_during_a_solve():
+    """The interpreter's lock is released: a counter goes on while another thread solves."""
+    done, counted = threading.Event(), 0
+
+    def work():
+        sp.mass_path(clouds(700, 700))
+        done.set()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    while not done.is_set():
+        counted += 1
+        time.sleep(1e-4)
+    worker.join()
+    assert counted > 20
+
+
+# Each runs for a long time if it is not stopped, and needs little memory.
+LONG = {
+    "solve": "sp.solve(products, sp.Balanced(), weights, weights)",
+    "path": "sp.mass_path(np.outer(*2 * [np.arange(3000.0)]))",
+}
+SCRIPT = """
+import numpy as np, spadeful as sp
+numbers = np.arange(1.0, 801)
+products, weights = np.outer(numbers, numbers), numbers / numbers.sum()
+print("begin", flush=True)
+{}
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+@pytest.mark.parametrize("job", LONG)
+def test_ctrl_c_stops(job):
+    command = [sys.executable, "-c", SCRIPT.format(LONG[job])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout.readline() == "begin\n"
+            time.sleep(0.5)
+            assert child.poll() is None, "ended before it could be stopped"
+            child.send_signal(signal.SIGINT)
+            _, errors = child.communicate(timeout=5)
+        finally:
+            child.kill()
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert child.returncode == -signal.SIGINT
