@@ -73,28 +73,43 @@ bool Assignment::tied() const {
 }
 
 // Column reduction, then every row in turn takes its best column if that is free. Where rows have ties, raw costs
-// do as well as reduced ones, and one pass through memory is enough.
+// do as well as reduced ones, and one pass through memory is enough. Where some columns may stay unmatched, they
+// must not bring the prices of far ones into everybody's sums, whose last digits would drown in them.
 bool Assignment::greedy(double& mean) {
-    const bool raw = spare_ == 0 && tied();
-    const double share = 1.0 / static_cast<double>(n_);
+    const bool raw = spare_ > 0 || tied();
     bool finite = true;
-    mean = 0;
     std::fill_n(lows_.data(), n_, infinity);
     for (std::size_t i = 0; i < n_; ++i) {
         finite &= kernels_->fold_minimum(row(i), lows_.data(), n_);
-        if (raw && finite) take_best(i);
+        if (raw && spare_ == 0 && finite) take_best(i);
     }
-    if (!finite || raw) return finite;
-    for (std::size_t j = 0; j < n_; ++j) price_[j] = -lows_[j];
-    for (std::size_t i = 0; i < n_ && spare_ > 0; ++i)
-        mean += share * kernels_->best_two(row(i), price_.data(), n_).first;
-    // Spare columns begin at the price where the mean row is indifferent.
-    std::fill_n(price_.data() + n_, spare_, mean);
+    mean = 0;
+    if (!finite) return false;
+    if (spare_ > 0) {
+        mean = price_spares();
+    } else if (raw) {
+        return true;
+    } else {
+        for (std::size_t j = 0; j < n_; ++j) price_[j] = -lows_[j];
+    }
     for (std::size_t i = 0; i < columns(); ++i) {
         const double best = take_best(i);
-        if (spare_ == 0) mean += share * best;
+        if (spare_ == 0) mean += best / static_cast<double>(n_);
     }
     return true;
+}
+
+// Spare columns begin at a price that all but as many rows would rather not pay. Returns the mean of what those
+// rows' best columns cost them beyond the least.
+double Assignment::price_spares() {
+    const std::size_t kept = n_ - spare_;
+    for (std::size_t i = 0; i < n_; ++i) lows_[i] = kernels_->minimum(row(i), n_);
+    std::nth_element(lows_.begin(), lows_.begin() + static_cast<std::ptrdiff_t>(kept), lows_.end());
+    std::fill_n(price_.data() + n_, spare_, lows_[kept]);
+    const double least = kernels_->minimum(lows_.data(), n_);
+    double mean = 0;
+    for (std::size_t i = 0; i < kept; ++i) mean += (lows_[i] - least) / static_cast<double>(kept);
+    return mean;
 }
 
 // Augmenting row reduction: free rows take their best column from whoever has it and raise its price to where
@@ -295,7 +310,7 @@ bool Assignment::solve(const double* cost, std::size_t n, std::size_t spare, Wat
         while (done < free_rows_.size() && augment(free_rows_[done], scans, watch)) ++done;
     if (done == free_rows_.size()) return true;
 
-    double largest = 0;
+    double largest = std::abs(mean);
     for (const double price : price_) largest = std::max(largest, std::abs(price));
     auction(std::max(first_epsilon * mean, 1e-12 * largest), watch);
     keep_tight();
@@ -316,15 +331,16 @@ void Assignment::grow(Watch& watch) {
 
 double Assignment::price(double* column_prices) const {
     // Spare columns cost every row the same, so the used ones share the lowest price; likewise for spare rows.
-    const double low = *std::min_element(price_.begin(), price_.begin() + static_cast<std::ptrdiff_t>(n_));
-    for (std::size_t j = 0; j < n_; ++j) column_prices[j] = price_[j] - low;
-    if (spare_ > 0) return *std::min_element(price_.begin() + static_cast<std::ptrdiff_t>(n_), price_.end()) - low;
+    // Adding zero takes the sign off zeros, which would tell the width of the registers.
+    const double low = kernels_->minimum(price_.data(), n_);
+    for (std::size_t j = 0; j < n_; ++j) column_prices[j] = (price_[j] - low) + 0.0;
+    if (spare_ > 0) return (kernels_->minimum(price_.data() + n_, spare_) - low) + 0.0;
     double highest = -infinity;
     for (std::size_t i = 0; i < n_; ++i) {
         const auto j = static_cast<std::size_t>(mate_of_row_[i]);
         highest = std::max(highest, cost_[i * n_ + j] + column_prices[j]);
     }
-    return highest;
+    return highest + 0.0;
 }
 
 }  // namespace spadeful

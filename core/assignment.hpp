@@ -18,8 +18,8 @@ namespace spadeful {
 
 class Assignment {
 public:
-    // cost: n x n, row after row. Afterwards the matching of n - spare pairs is optimal. Returns false, with
-    // nothing done, if an entry is not finite.
+    // cost: n x n, row after row; spare < n. Afterwards the matching of n - spare pairs is optimal. Returns
+    // false, with nothing done, if an entry is not finite or beyond 1e304.
     bool solve(const double* cost, std::size_t n, std::size_t spare, Watch& watch);
     // Takes one spare row and column away: the optimal matching with one pair more.
     void grow(Watch& watch);
@@ -40,7 +40,8 @@ private:
     std::size_t find_free_tie(std::size_t i, const BestTwo& best) const;
     double take_best(std::size_t i);
     bool tied() const;
-    bool greedy(double& mean);  // mean: of the real rows' reduced minima
+    bool greedy(double& mean);  // mean: of what rows pay beyond the least
+    double price_spares();
     void reduce_rows();
     void auction(double epsilon, Watch& watch);
     void level_spares();

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -37,10 +38,13 @@ public:
         if (now < next_) return false;
         next_ = now + std::chrono::milliseconds(20);
         nb::gil_scoped_acquire gil;
-        return PyErr_CheckSignals() != 0;
+        interrupted_ = PyErr_CheckSignals() != 0;
+        return interrupted_;
     }
+    bool interrupted() const { return interrupted_; }
 
 private:
+    bool interrupted_ = false;
     Clock::time_point next_ = Clock::now() + std::chrono::milliseconds(20);
 };
 
@@ -109,8 +113,9 @@ void with_words(const std::string& where, double mass, F&& f) {
         f();
     } catch (const BadEntry& bad) {
         const std::string at = "[" + where + std::to_string(bad.row) + ", " + std::to_string(bad.column) + "]";
-        throw nb::value_error(("cost must hold no NaN and no -inf (inf forbids a pair). Got " + text(bad.value) +
-                               " at cost" + at + " instead.").c_str());
+        const std::string rule = std::isfinite(bad.value) ? "cost must not exceed 1e304 in size"
+                                                          : "cost must hold no NaN and no -inf (inf forbids a pair)";
+        throw nb::value_error((rule + ". Got " + text(bad.value) + " at cost" + at + " instead.").c_str());
     } catch (const Infeasible& bad) {
         const std::string of = where.empty() ? "" : " for cost[" + where.substr(0, where.find(',')) + "]";
         throw nb::value_error(("The mass " + text(mass) + " cannot be transported" + of +
@@ -128,28 +133,30 @@ struct Answers {
     bool batch = false;
 };
 
+struct Failure {
+    std::size_t problem;
+    std::exception_ptr what;  // null if none
+};
+
 // Every thread takes the next problem that nobody has; which one solves it does not change the answer.
-void solve_batch(const Costs& costs, const Units& units, double mass, std::size_t threads, bool along_path,
-                 std::vector<Answer>& answers) {
+Failure solve_batch(const Costs& costs, const Units& units, const Request& request, std::size_t threads,
+                    std::vector<Answer>& answers) {
     std::atomic<std::size_t> next{0}, finished{0};
     std::atomic<bool> stop{false};
     std::mutex mutex;
-    std::size_t failed_at = costs.count;
-    std::exception_ptr failure;
+    Failure failure{costs.count, nullptr};
 
     const auto work = [&](Watch& watch) {
         Solver solver;
         std::vector<double> buffer;
-        for (std::size_t k; (k = next++) < costs.count && !stop;) {
+        for (std::size_t k; (k = next++) < costs.count;) {
             try {
-                answers[k] = solver.solve(costs.read(k, buffer), costs.m, costs.n, units, mass, along_path, watch);
+                watch.check();
+                answers[k] = solver.solve(costs.read(k, buffer), costs.m, costs.n, units, request, watch);
             } catch (...) {
                 // Problems are begun in order, so of several failures the first is found whatever the timing.
                 const std::lock_guard lock(mutex);
-                if (k < failed_at) {
-                    failed_at = k;
-                    failure = std::current_exception();
-                }
+                if (k < failure.problem) failure = {k, std::current_exception()};
                 next = costs.count;
             }
         }
@@ -164,25 +171,42 @@ void solve_batch(const Costs& costs, const Units& units, double mass, std::size_
         });
     SignalWatch watch;
     work(watch);
+    bool interrupted = watch.interrupted();
     while (finished < threads) {
-        if (!stop && watch.stop()) {
-            const std::lock_guard lock(mutex);
-            stop = true;
-            failed_at = 0;
-            failure = std::make_exception_ptr(Interrupted{});
-        }
+        interrupted = interrupted || watch.stop();
+        stop = interrupted;
         std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
     for (std::thread& thread : team) thread.join();
-    if (failure)
-        with_words(std::to_string(failed_at) + ", ", mass, [&] {
-            nb::gil_scoped_acquire gil;
-            std::rethrow_exception(failure);
-        });
+    if (interrupted) return {0, std::make_exception_ptr(Interrupted{})};
+    return failure;
 }
 
+// A solver per thread saves small problems its set-up. It is taken while in use, so that a signal handler that
+// solves something on the way gets another, and let go of after a large problem.
+class Borrowed {
+public:
+    Borrowed() : solver_(std::move(kept())) {
+        if (!solver_) solver_ = std::make_unique<Solver>();
+    }
+    Solver* operator->() { return solver_.get(); }
+    void give_back(std::size_t size) {
+        constexpr std::size_t large = 1 << 16;
+        if (size <= large) kept() = std::move(solver_);
+    }
+
+private:
+    static std::unique_ptr<Solver>& kept() {
+        thread_local std::unique_ptr<Solver> solver;
+        return solver;
+    }
+
+    std::unique_ptr<Solver> solver_;
+};
+
 Answers solve(const Array& cost, double mass, const std::optional<Vector>& a, const std::optional<Vector>& b,
-              std::size_t threads, bool along_path) {
+              std::size_t threads, double ceiling, bool along_path) {
+    const Request request{mass, ceiling, along_path};
     const Costs costs(cost);
     const Units units(costs.m, costs.n, data_or_null(a), data_or_null(b));
     Answers answers;
@@ -191,15 +215,21 @@ Answers solve(const Array& cost, double mass, const std::optional<Vector>& a, co
     answers.batch = costs.batch();
     answers.each.resize(costs.count);
     if (costs.batch()) {
-        nb::gil_scoped_release release;
-        solve_batch(costs, units, mass, std::min(threads, costs.count), along_path, answers.each);
+        Failure failure;
+        {
+            nb::gil_scoped_release release;
+            failure = solve_batch(costs, units, request, std::min(threads, costs.count), answers.each);
+        }
+        if (failure.what)
+            with_words(std::to_string(failure.problem) + ", ", mass, [&] { std::rethrow_exception(failure.what); });
     } else {
         with_words("", mass, [&] {
             nb::gil_scoped_release release;
-            thread_local Solver solver;
+            Borrowed solver;
             std::vector<double> buffer;
             SignalWatch watch;
-            answers.each[0] = solver.solve(costs.read(0, buffer), costs.m, costs.n, units, mass, along_path, watch);
+            answers.each[0] = solver->solve(costs.read(0, buffer), costs.m, costs.n, units, request, watch);
+            solver.give_back(costs.m * costs.n);
         });
     }
     return answers;
@@ -304,8 +334,10 @@ NB_MODULE(_core, m) {
             return to_triplets({&entries});
         }, "mass"_a);
 
-    m.def("solve", &solve, "cost"_a, "mass"_a, "a"_a.none(), "b"_a.none(), "threads"_a, "along_path"_a = false,
-          "Solve one cost (m, n) or a batch (k, m, n) exactly; along the mass path, or by whatever is quickest.");
+    m.def("solve", &solve, "cost"_a, "mass"_a, "a"_a.none(), "b"_a.none(), "threads"_a, "ceiling"_a = infinity,
+          "along_path"_a = false,
+          "Solve one cost (m, n) or a batch (k, m, n) exactly, as far as the price of mass stays below the ceiling; "
+          "along the mass path, or by whatever is quickest.");
     m.def("path", &path, "cost"_a, "a"_a.none(), "b"_a.none(), "Solve for every mass.");
     m.def("certify", &certify, "cost"_a, "prices"_a, "column_prices"_a, "Row prices of a feasible dual solution.");
     m.def("simd_level", [] { return std::string(kernels().name); }, "The instruction set in use.");

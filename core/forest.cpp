@@ -4,51 +4,54 @@
 
 namespace spadeful {
 
-void Flows::reset(std::size_t columns) {
-    first_.assign(columns, -1);
+void Flows::reset(std::size_t rows, std::size_t columns) {
+    row_.assign(rows, -1);
+    column_.assign(columns, -1);
+    unused_.clear();
     pool_.clear();
-    unused_ = -1;
 }
 
 void Flows::add(std::int32_t row, std::int32_t column, std::int64_t units) {
-    std::int32_t* at = &first_[static_cast<std::size_t>(column)];
-    while (*at >= 0 && pool_[static_cast<std::size_t>(*at)].row != row) at = &pool_[static_cast<std::size_t>(*at)].next;
-    if (*at >= 0) {
-        Link& link = pool_[static_cast<std::size_t>(*at)];
-        link.units += units;
-        if (link.units == 0) {
-            const std::int32_t freed = *at;
-            *at = link.next;
-            link.next = unused_;
-            unused_ = freed;
-        }
+    std::int32_t* in_column = &column_[static_cast<std::size_t>(column)];
+    while (*in_column >= 0 && at(*in_column).row != row) in_column = &at(*in_column).next_in_column;
+    const std::int32_t found = *in_column;
+    if (found >= 0) {
+        at(found).units += units;
+        if (at(found).units > 0) return;
+        std::int32_t* in_row = &row_[static_cast<std::size_t>(row)];
+        while (*in_row != found) in_row = &at(*in_row).next_in_row;
+        *in_row = at(found).next_in_row;
+        *in_column = at(found).next_in_column;
+        unused_.push_back(found);
         return;
     }
-    if (unused_ >= 0) {
-        *at = unused_;
-        Link& link = pool_[static_cast<std::size_t>(unused_)];
-        unused_ = link.next;
-        link = {row, -1, units};
+    auto fresh = static_cast<std::int32_t>(pool_.size());
+    if (unused_.empty()) {
+        pool_.emplace_back();
     } else {
-        *at = static_cast<std::int32_t>(pool_.size());  // before push_back moves the pool that `at` points into
-        pool_.push_back({row, -1, units});
+        fresh = unused_.back();
+        unused_.pop_back();
     }
+    std::int32_t& first_in_row = row_[static_cast<std::size_t>(row)];
+    std::int32_t& first_in_column = column_[static_cast<std::size_t>(column)];
+    at(fresh) = {row, column, first_in_row, first_in_column, units};
+    first_in_row = first_in_column = fresh;
 }
 
 std::int64_t Flows::units(std::int32_t row, std::int32_t column) const {
-    for (std::int32_t k = first(static_cast<std::size_t>(column)); k >= 0; k = link(k).next)
+    for (std::int32_t k = first_in_column(static_cast<std::size_t>(column)); k >= 0; k = link(k).next_in_column)
         if (link(k).row == row) return link(k).units;
     return 0;
 }
 
 std::vector<Flow> Flows::list() const {
     std::vector<Flow> flows;
-    for (std::size_t j = 0; j < first_.size(); ++j)
-        for (std::int32_t k = first_[j]; k >= 0; k = link(k).next)
-            flows.push_back({link(k).row, static_cast<std::int32_t>(j), link(k).units});
-    std::sort(flows.begin(), flows.end(), [](const Flow& x, const Flow& y) {
-        return x.row != y.row ? x.row < y.row : x.column < y.column;
-    });
+    for (std::size_t i = 0; i < row_.size(); ++i) {
+        const auto start = static_cast<std::ptrdiff_t>(flows.size());
+        for (std::int32_t k = row_[i]; k >= 0; k = link(k).next_in_row)
+            flows.push_back({link(k).row, link(k).column, link(k).units});
+        std::sort(flows.begin() + start, flows.end(), [](const Flow& x, const Flow& y) { return x.column < y.column; });
+    }
     return flows;
 }
 
@@ -74,7 +77,8 @@ void Forest::Queue::set(std::size_t j, double key) {
         least = kernels().minimum(key_.data() + j / block_size * block_size, block_size);
 }
 
-double Forest::Queue::smallest() const { return kernels().minimum(block_.data(), block_.size()); }
+// Adding zero takes the sign off a zero, which would tell the width of the registers.
+double Forest::Queue::smallest() const { return kernels().minimum(block_.data(), block_.size()) + 0.0; }
 
 std::size_t Forest::Queue::find(double key) const {
     const std::size_t start = kernels().find(block_.data(), key, 0, block_.size()) * block_size;
@@ -101,7 +105,7 @@ void Forest::start(const double* cost, std::size_t m, std::size_t n) {
     links.clear();
     transposed_.resize(m * n);
     transpose(cost, transposed_.data(), m, n);
-    flows_.reset(n);
+    flows_.reset(m, n);
     open_.reset(n);
     full_.reset(n);
     reach_.assign(n, infinity);
@@ -143,11 +147,10 @@ void Forest::scan(std::size_t i) {
     const std::size_t count = kernels_->below(cost_ + i * n_, offset, reach_.data(), hits_.data(), n_);
     for (std::size_t k = 0; k < count; ++k) {
         const auto j = static_cast<std::size_t>(hits_[k]);
-        Queue& queue = demand_[j] > 0 ? open_ : full_;
-        if (queue[j] == infinity && nearest_[j] >= 0) continue;  // in the forest: only rounding brought it here
+        if (is_inside(j)) continue;  // only rounding brought it here
         reach_[j] = cost_[i * n_ + j] + offset;
         nearest_[j] = static_cast<std::int32_t>(i);
-        queue.lower(j, reach_[j] + beta_[j]);
+        (demand_[j] > 0 ? open_ : full_).lower(j, reach_[j] + beta_[j]);
     }
 }
 
@@ -156,7 +159,7 @@ void Forest::join(std::size_t j) {
     full_.set(j, infinity);
     const std::int32_t root = root_[static_cast<std::size_t>(nearest_[j])];
     tree_columns_[static_cast<std::size_t>(root)].push_back(static_cast<std::int32_t>(j));
-    for (std::int32_t k = flows_.first(j); k >= 0; k = flows_.link(k).next) {
+    for (std::int32_t k = flows_.first_in_column(j); k >= 0; k = flows_.link(k).next_in_column) {
         const auto i = static_cast<std::size_t>(flows_.link(k).row);
         if (offset_[i] < infinity) continue;
         offset_[i] = lambda_ - p_[i];
@@ -205,44 +208,65 @@ void Forest::send(std::size_t j, std::int64_t target, bool keep_path) {
     fell(root);
 }
 
+// Whether a column is in the forest: full, not waiting in the queue, and reached from somewhere.
+bool Forest::is_inside(std::size_t j) const { return demand_[j] == 0 && full_[j] == infinity && nearest_[j] >= 0; }
+
+// A row of a felled tree that feeds a column of a standing one stays, behind that column, as it is.
+bool Forest::take_over(std::size_t i) {
+    for (std::int32_t k = flows_.first_in_row(i); k >= 0; k = flows_.link(k).next_in_row) {
+        const std::int32_t column = flows_.link(k).column;
+        if (!is_inside(static_cast<std::size_t>(column))) continue;
+        const std::int32_t other = root_[static_cast<std::size_t>(nearest_[static_cast<std::size_t>(column)])];
+        entry_[i] = column;
+        root_[i] = other;
+        tree_rows_[static_cast<std::size_t>(other)].push_back(static_cast<std::int32_t>(i));
+        return true;
+    }
+    return false;
+}
+
 // The tree of a root leaves the forest at the present prices; a root with mass left stays, alone.
 void Forest::fell(std::size_t root) {
-    for (const std::int32_t i : tree_rows_[root]) {
-        p_[static_cast<std::size_t>(i)] = lambda_ - offset_[static_cast<std::size_t>(i)];
-        offset_[static_cast<std::size_t>(i)] = infinity;
-        entry_[static_cast<std::size_t>(i)] = -1;
-    }
     for (const std::int32_t column : tree_columns_[root]) {
         const auto j = static_cast<std::size_t>(column);
         beta_[j] = lambda_ - reach_[j];
         nearest_[j] = -1;
         full_.lower(j, lambda_);  // a lower bound, made exact when it comes up
     }
-    tree_rows_[root].clear();
     tree_columns_[root].clear();
-    if (supply_[root] > 0) return;
-    p_[root] = lambda_ - offset_[root];
-    offset_[root] = infinity;
+    const auto leave = [&](std::size_t i) {
+        if (take_over(i)) return;
+        p_[i] = lambda_ - offset_[i];
+        offset_[i] = infinity;
+        entry_[i] = -1;
+    };
+    for (const std::int32_t i : tree_rows_[root]) leave(static_cast<std::size_t>(i));
+    tree_rows_[root].clear();
+    if (supply_[root] == 0) leave(root);
 }
 
 Forest::Outcome Forest::solve(const double* cost, std::size_t m, std::size_t n, const std::vector<std::int64_t>& supply,
-                              const std::vector<std::int64_t>& demand, std::int64_t target, std::size_t budget,
-                              bool keep_path, Watch& watch) {
+                              const std::vector<std::int64_t>& demand, const Limits& limits, bool keep_path,
+                              Watch& watch) {
     supply_ = supply;
     demand_ = demand;
     start(cost, m, n);
-    for (std::size_t passes = 0; sent_ < target; ++passes) {
+    for (std::size_t passes = 0; sent_ < limits.target; ++passes) {
         watch.tick();
-        if (passes > budget) return Outcome::too_long;
+        if (passes > limits.budget) return Outcome::too_long;
         // At the same price a column with room comes first: it ends a path that others would only lengthen.
         const double open = open_.smallest(), full = full_.smallest();
         const double next = std::min(open, full);
+        if (next > limits.ceiling) {
+            lambda_ = limits.ceiling;
+            return Outcome::done;
+        }
         if (next == infinity) return Outcome::infeasible;
         const std::size_t j = open <= full ? open_.find(next) : full_.find(next);
         if (refresh(j)) continue;
         lambda_ = std::max(lambda_, next);
         if (demand_[j] > 0)
-            send(j, target, keep_path);
+            send(j, limits.target, keep_path);
         else
             join(j);
     }
@@ -251,8 +275,7 @@ Forest::Outcome Forest::solve(const double* cost, std::size_t m, std::size_t n, 
 
 void Forest::column_prices(double* out) const {
     for (std::size_t j = 0; j < n_; ++j) {
-        const bool inside = demand_[j] == 0 && full_[j] == infinity && nearest_[j] >= 0;
-        out[j] = std::max(0.0, inside ? lambda_ - reach_[j] : beta_[j]);
+        out[j] = std::max(0.0, is_inside(j) ? lambda_ - reach_[j] : beta_[j]);
     }
 }
 

@@ -6,7 +6,8 @@
 //     key_j = beta_j + min over rows i of the forest of (c_ij + offset_i),
 // where beta_j is its price and offset_i = lambda - p_i stays the same while row i is in the forest. If the
 // column still has room, mass flows from the root to it; otherwise the rows that it is fed by join behind
-// it. After a flow only the tree it went through falls apart: all others keep standing. Since the forest
+// it. After a flow only the tree it went through falls apart: all others keep standing, and take over the rows
+// that also feed columns of theirs. Since the forest
 // always holds every row with mass left, each flow takes the cheapest path there is, so the plan is optimal
 // at every mass on the way. Prices and plan are those of successive shortest paths (Ahuja, Magnanti and
 // Orlin, Network Flows, 1993, section 9.7); the standing forest is what makes them cheap.
@@ -26,25 +27,29 @@ struct Flow {
     std::int64_t units;
 };
 
-// The flow into each column, as a linked list over one pool.
+// Which rows feed which columns, as linked lists by row and by column over one pool.
 class Flows {
 public:
-    void reset(std::size_t columns);
+    struct Link {
+        std::int32_t row, column, next_in_row, next_in_column;
+        std::int64_t units;
+    };
+
+    void reset(std::size_t rows, std::size_t columns);
     void add(std::int32_t row, std::int32_t column, std::int64_t units);  // units may be negative
     std::int64_t units(std::int32_t row, std::int32_t column) const;
     std::vector<Flow> list() const;  // by row, then column
 
-    struct Link {
-        std::int32_t row, next;
-        std::int64_t units;
-    };
-    std::int32_t first(std::size_t column) const { return first_[column]; }
+    // Both lists end with -1.
+    std::int32_t first_in_row(std::size_t row) const { return row_[row]; }
+    std::int32_t first_in_column(std::size_t column) const { return column_[column]; }
     const Link& link(std::int32_t index) const { return pool_[static_cast<std::size_t>(index)]; }
 
 private:
-    std::vector<std::int32_t> first_;
+    Link& at(std::int32_t index) { return pool_[static_cast<std::size_t>(index)]; }
+
+    std::vector<std::int32_t> row_, column_, unused_;
     std::vector<Link> pool_;
-    std::int32_t unused_ = -1;
 };
 
 // One piece of the path: `units` more at `price` each, along `length` links (the first adds, the second takes
@@ -64,11 +69,15 @@ class Forest {
 public:
     enum class Outcome { done, infeasible, too_long };
 
-    // cost: m x n, no NaN, no -inf; inf forbids a pair. Sends up to `target` units. Stops as too_long after
-    // `budget` passes over a row or column. `keep_path` records segments and links.
+    struct Limits {
+        std::int64_t target;                                  // units to send
+        double ceiling = infinity;                            // send none at a higher price than this
+        std::size_t budget = static_cast<std::size_t>(-1);  // passes over a row or column
+    };
+
+    // cost: m x n, no NaN, no -inf; inf forbids a pair. `keep_path` records segments and links.
     Outcome solve(const double* cost, std::size_t m, std::size_t n, const std::vector<std::int64_t>& supply,
-                  const std::vector<std::int64_t>& demand, std::int64_t target, std::size_t budget, bool keep_path,
-                  Watch& watch);
+                  const std::vector<std::int64_t>& demand, const Limits& limits, bool keep_path, Watch& watch);
 
     std::int64_t sent() const { return sent_; }
     double price() const { return lambda_; }
@@ -101,6 +110,8 @@ private:
     void scan(std::size_t i);
     void send(std::size_t j, std::int64_t target, bool keep_path);
     void fell(std::size_t root);
+    bool is_inside(std::size_t j) const;
+    bool take_over(std::size_t i);
 
     const double* cost_ = nullptr;
     std::size_t m_ = 0, n_ = 0;
@@ -117,7 +128,7 @@ private:
     Queue open_, full_;  // keys of columns with room, and without; infinite in the forest
     // Rows: offset_ is infinite outside the forest, where p_ holds.
     std::vector<double> offset_, p_;
-    std::vector<std::int32_t> root_, entry_;           // entry_: the column a row joined behind, -1 for a root
+    std::vector<std::int32_t> root_, entry_;  // entry_: the column a row joined behind, -1 for a root
     std::vector<std::vector<std::int32_t>> tree_rows_, tree_columns_;
     std::vector<std::int32_t> hits_;
 };

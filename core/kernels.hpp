@@ -36,7 +36,7 @@ struct Kernels {
     // writes the indices with x[j] + shift < bound[j] to hits; returns how many
     std::size_t (*below)(const double* x, double shift, const double* bound, std::int32_t* hits, std::size_t n);
     double (*minimum)(const double* x, std::size_t n);
-    // low[j] = min(low[j], x[j]); false if an x is not finite
+    // low[j] = min(low[j], x[j]); false if an x is not finite, or beyond about 1e304
     bool (*fold_minimum)(const double* x, double* low, std::size_t n);
 };
 

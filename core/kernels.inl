@@ -115,16 +115,18 @@ double minimum(const double* x, std::size_t n) {
 
 template <class L>
 bool fold_minimum(const double* x, double* low, std::size_t n) {
-    auto zero = L::fill(0.0);  // stays 0 unless an x is infinite or NaN
+    auto zero = L::fill(0.0);  // stays 0 unless an x is NaN, infinite, or so when scaled
+    const auto scale = L::fill(0x1p13);
     std::size_t j = 0;
     for (; j + L::width <= n; j += L::width) {
         const auto v = L::load(x + j);
-        zero = L::add(zero, L::subtract(v, v));
+        const auto large = L::multiply(v, scale);
+        zero = L::add(zero, L::subtract(large, large));
         L::store(low + j, L::min(v, L::load(low + j)));
     }
     bool finite = L::equal(zero, L::fill(0.0)) == (1u << L::width) - 1;
     for (; j < n; ++j) {
-        finite &= x[j] - x[j] == 0.0;
+        finite &= x[j] * 0x1p13 - x[j] * 0x1p13 == 0.0;
         low[j] = x[j] < low[j] ? x[j] : low[j];
     }
     return finite;

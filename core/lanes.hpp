@@ -17,6 +17,7 @@ struct Scalar {
     static Vector iota() { return 0.0; }
     static Vector add(Vector a, Vector b) { return a + b; }
     static Vector subtract(Vector a, Vector b) { return a - b; }
+    static Vector multiply(Vector a, Vector b) { return a * b; }
     static Vector min(Vector a, Vector b) { return a < b ? a : b; }
     static Vector max(Vector a, Vector b) { return a > b ? a : b; }
     static unsigned less(Vector a, Vector b) { return a < b; }
@@ -36,6 +37,7 @@ struct Avx2 {
     static Vector iota() { return _mm256_set_pd(3, 2, 1, 0); }
     static Vector add(Vector a, Vector b) { return _mm256_add_pd(a, b); }
     static Vector subtract(Vector a, Vector b) { return _mm256_sub_pd(a, b); }
+    static Vector multiply(Vector a, Vector b) { return _mm256_mul_pd(a, b); }
     static Vector min(Vector a, Vector b) { return _mm256_min_pd(a, b); }
     static Vector max(Vector a, Vector b) { return _mm256_max_pd(a, b); }
     static unsigned less(Vector a, Vector b) { return _mm256_movemask_pd(_mm256_cmp_pd(a, b, _CMP_LT_OQ)); }
@@ -63,6 +65,7 @@ struct Avx512 {
     static Vector iota() { return _mm512_set_pd(7, 6, 5, 4, 3, 2, 1, 0); }
     static Vector add(Vector a, Vector b) { return _mm512_add_pd(a, b); }
     static Vector subtract(Vector a, Vector b) { return _mm512_sub_pd(a, b); }
+    static Vector multiply(Vector a, Vector b) { return _mm512_mul_pd(a, b); }
     static Vector min(Vector a, Vector b) { return _mm512_min_pd(a, b); }
     static Vector max(Vector a, Vector b) { return _mm512_max_pd(a, b); }
     static unsigned less(Vector a, Vector b) { return _mm512_cmp_pd_mask(a, b, _CMP_LT_OQ); }

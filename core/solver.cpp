@@ -52,10 +52,16 @@ double value_of(const std::vector<Entry>& entries, const double* cost, std::size
     return sum.value();
 }
 
+// Costs beyond this could overflow when they are added up along a path.
+constexpr double largest_cost = 1e304;
+
 void check(const double* cost, std::size_t m, std::size_t n) {
     for (std::size_t k = 0; k < m * n; ++k)
-        if (!(cost[k] > -infinity)) throw BadEntry{k / n, k % n, cost[k]};
+        if (!(std::abs(cost[k]) <= largest_cost || cost[k] == infinity)) throw BadEntry{k / n, k % n, cost[k]};
 }
+
+// Masses are doubles, units finer: a mass that was named as the largest one may miss it by their rounding.
+bool is_rounding(std::int64_t units, const Units& of) { return units <= of.total >> 44; }
 
 }  // namespace
 
@@ -86,24 +92,27 @@ std::int64_t Units::of_mass(double mass) const {
     return std::clamp<std::int64_t>(units, 1, total);
 }
 
-Answer Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units& units, double mass,
-                     bool along_path, Watch& watch) {
-    const std::int64_t target = units.of_mass(mass);
+Answer Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units& units,
+                     const Request& request, Watch& watch) {
+    Forest::Limits limits{units.of_mass(request.mass), request.ceiling};
+    const std::int64_t target = limits.target;
     const bool whole = target == units.total;
-    const bool matching = units.each > 0 && !along_path;
+    const bool matching = units.each > 0 && !request.along_path && request.ceiling == infinity;
     if (matching && whole && assignment_.solve(cost, n, 0, watch)) return from_assignment(cost, n, 0, units, watch);
 
     check(cost, m, n);
-    const std::size_t unlimited = static_cast<std::size_t>(-1);
-    const std::size_t budget = matching && !whole ? forest_patience(n, mass) : unlimited;
-    Forest::Outcome outcome = forest_.solve(cost, m, n, units.supply, units.demand, target, budget, false, watch);
+    const std::size_t unlimited = limits.budget;
+    if (matching && !whole) limits.budget = forest_patience(n, request.mass);
+    Forest::Outcome outcome = forest_.solve(cost, m, n, units.supply, units.demand, limits, false, watch);
     if (outcome == Forest::Outcome::too_long) {
         const auto points = static_cast<std::size_t>(target / units.each);
         if (assignment_.solve(cost, n, n - points, watch))
             return from_assignment(cost, n, target % units.each, units, watch);
-        outcome = forest_.solve(cost, m, n, units.supply, units.demand, target, unlimited, false, watch);
+        limits.budget = unlimited;
+        outcome = forest_.solve(cost, m, n, units.supply, units.demand, limits, false, watch);
     }
-    if (outcome == Forest::Outcome::infeasible) throw Infeasible{units.mass(forest_.sent())};
+    if (outcome == Forest::Outcome::infeasible && !is_rounding(target - forest_.sent(), units))
+        throw Infeasible{units.mass(forest_.sent())};
     return from_forest(cost, units);
 }
 
@@ -152,18 +161,22 @@ Answer Solver::from_assignment(const double* cost, std::size_t n, std::int64_t r
 }
 
 Path::Path(const double* cost, std::size_t m, std::size_t n, const Units& units, Watch& watch)
-    : units(units), columns(n), masses{0.0}, values{0.0} {
+    : units(units), rows(m), columns(n), masses{0.0}, values{0.0} {
     check(cost, m, n);
     Forest forest;
-    forest.solve(cost, m, n, units.supply, units.demand, units.total, static_cast<std::size_t>(-1), true, watch);
+    forest.solve(cost, m, n, units.supply, units.demand, {units.total}, true, watch);
     std::int64_t sent = 0;
     Sum value;
     for (const Segment& segment : forest.segments) {
         sent += segment.units;
         value.add(segment.cost * units.mass(segment.units));
-        masses.push_back(units.mass(sent));
-        values.push_back(value.value());
-        prices.push_back(segment.price);
+        if (const double mass = units.mass(sent); mass > masses.back()) {
+            masses.push_back(mass);
+            values.push_back(value.value());
+            prices.push_back(segment.price);
+        } else {  // a crumb, too small to be seen in a double
+            values.back() = value.value();
+        }
     }
     segments = std::move(forest.segments);
     links = std::move(forest.links);
@@ -171,7 +184,7 @@ Path::Path(const double* cost, std::size_t m, std::size_t n, const Units& units,
 
 std::vector<Entry> Path::entries(double mass) const {
     Flows flows;
-    flows.reset(columns);
+    flows.reset(rows, columns);
     std::int64_t left = units.of_mass(mass);
     for (const Segment& segment : segments) {
         const std::int64_t part = std::min(left, segment.units);

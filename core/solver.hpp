@@ -36,7 +36,7 @@ struct Answer {
     std::vector<double> column_prices;
 };
 
-struct BadEntry {  // NaN or -inf
+struct BadEntry {  // NaN, -inf, or finite but beyond 1e304
     std::size_t row, column;
     double value;
 };
@@ -45,11 +45,16 @@ struct Infeasible {
     double largest;  // the largest mass that can be sent
 };
 
+struct Request {
+    double mass;
+    double ceiling = infinity;  // the highest price to pay for mass, of which less is sent then
+    bool along_path = false;    // only by the forest, whatever is quicker
+};
+
 class Solver {
 public:
-    // cost: m x n, row after row. Throws BadEntry, Infeasible or Interrupted. `along_path`: only by the forest.
-    Answer solve(const double* cost, std::size_t m, std::size_t n, const Units& units, double mass, bool along_path,
-                 Watch& watch);
+    // cost: m x n, row after row. Throws BadEntry, Infeasible or Interrupted.
+    Answer solve(const double* cost, std::size_t m, std::size_t n, const Units& units, const Request& request, Watch& watch);
 
 private:
     Answer from_forest(const double* cost, const Units& units) const;
@@ -66,7 +71,7 @@ struct Path {
     std::vector<Entry> entries(double mass) const;
 
     Units units;
-    std::size_t columns;
+    std::size_t rows, columns;
     std::vector<double> masses, values, prices;  // masses[0] = values[0] = 0; prices[k] from masses[k] to masses[k + 1]
     std::vector<Segment> segments;
     std::vector<Link> links;

@@ -11,7 +11,10 @@ public:
     virtual ~Watch() = default;
     // Called once per unit of work (a pass over one row or column).
     void tick() {
-        if ((++ticks_ & 0xff) == 0 && stop()) throw Interrupted{};
+        if ((++ticks_ & 0xff) == 0) check();
+    }
+    void check() {
+        if (stop()) throw Interrupted{};
     }
 
 protected:

@@ -37,7 +37,7 @@ def random_cost(rng, m, n):
     if rng.random() < 0.2:  # duplicates
         cost = cost[rng.integers(0, m, m)][:, rng.integers(0, n, n)]
     if rng.random() < 0.2:  # all of one size, tiny or huge
-        cost = cost * float(rng.choice([1e-320, 1e-310, 1e-300, 1e-30, 1e30, 1e300]))
+        cost = cost * float(rng.choice([1e-320, 1e-310, 1e-300, 1e-30, 1e30, 1e298]))
     elif rng.random() < 0.2:  # some entries, or a row and a column, of another size
         where = rng.random((m, n)) < 0.1 if rng.random() < 0.5 else np.zeros((m, n), dtype=bool)
         where[rng.integers(m)] = where[:, rng.integers(n)] = True

@@ -51,6 +51,8 @@ LAYOUTS = {
     "strided columns": lambda cost: np.repeat(cost, 2, axis=1)[:, ::2],
     "reversed": lambda cost: np.ascontiguousarray(cost[::-1, ::-1])[::-1, ::-1],
     "inner block": lambda cost: np.pad(cost, 2, constant_values=-99)[2:-2, 2:-2],
+    "field of a record": lambda cost: cost.astype([("flag", "i1"), ("cost", cost.dtype)])["cost"],
+    "unaligned": lambda cost: np.frombuffer(b"\0" + cost.tobytes(), cost.dtype, offset=1).reshape(cost.shape),
 }
 
 
@@ -176,6 +178,14 @@ def test_nan_and_minus_infinity_are_refused(solver, bad, dtype, shape):
         solver(cost)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_message_names_the_bad_entry_of_a_batch(threads):
+    batch = np.zeros((9, 4, 4))
+    batch[5, 2, 1] = batch[7, 0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"Got nan at cost\[5, 2, 1\]"):
+        sp.solve(batch, sp.Balanced(), threads=threads)
+
+
 @pytest.mark.parametrize("name", ["a", "b"])
 @pytest.mark.parametrize(
     ("weights", "message"),
@@ -195,6 +205,18 @@ def test_wrong_weights_are_refused(solver, name, weights, message):
         solver(np.zeros((3, 3)), **{name: weights})
 
 
+@pytest.mark.parametrize("name", ["a", "b"])
+@pytest.mark.parametrize(
+    "weights",
+    [np.full(3, 1 / 3) + 0j, ["x", "y", "z"], np.ma.masked_less(np.full(3, 1 / 3), 0), [None] * 3],
+    ids=["complex", "string", "masked", "object"],
+)
+def test_weights_that_are_no_plain_numbers_are_refused(solver, name, weights):
+    """A mask or an imaginary part must not be dropped without a word."""
+    with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
+        solver(np.zeros((3, 3)), **{name: weights})
+
+
 def test_weights_off_by_rounding_are_taken():
     """Sums as float32 code forms them miss 1 by 1e-7 or so."""
     weights = np.full(3000, 1 / 3000, dtype=np.float32) * np.float32(1 + 2e-7)
@@ -209,6 +231,10 @@ def test_wrong_threads_are_refused(threads):
         (ValueError, TypeError), match="threads must be a whole number of at least 1, or None"
     ):
         sp.solve(np.zeros((2, 3, 3)), sp.Balanced(), threads=threads)
+
+
+def test_numpy_integers_count_threads():
+    assert sp.solve(np.zeros((2, 3, 3)), sp.Balanced(), threads=np.int64(2)).value.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("problem", [None, 0.5, "balanced", sp.Balanced, sp.Partial])

@@ -76,6 +76,24 @@ def test_every_level_gives_the_same_bits(choose_level):
         assert len(set(answers)) == 1, cost.shape
 
 
+@pytest.mark.parametrize("n", [5, 64, 65, 130, 250])
+@pytest.mark.parametrize("mass", [0.3, 0.7501, 0.93, 0.977, 1.0])
+@pytest.mark.parametrize("kind", ["cloud", "integer", "negative"])
+def test_the_two_algorithms_agree(n, mass, kind):
+    """One follows the mass path, the other bids in an auction where that is quicker. Both carry a certificate
+    of their own; here their values and, where there is one price only, their prices."""
+    rng = np.random.default_rng(n)
+    cost = {"cloud": clouds(n, n), "integer": rng.integers(0, 20, (n, n)), "negative": -rng.random((n, n))}[
+        kind
+    ]
+    quick, along = (
+        _core.solve(cost.astype(float), mass, None, None, 1, along_path=path) for path in (False, True)
+    )
+    assert quick.values[0] == pytest.approx(along.values[0], rel=1e-11)
+    if abs(mass * n - round(mass * n)) > 1e-6:
+        assert quick.prices[0] == pytest.approx(along.prices[0], rel=1e-9, abs=1e-12)
+
+
 @pytest.mark.parametrize("mass", [0.6, 1.0])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_number_of_threads_changes_nothing(mass, dtype):
@@ -137,10 +155,31 @@ def test_other_threads_run_during_a_solve():
     assert counted > 20
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers")
+def test_a_signal_handler_may_solve_too():
+    """It runs in the middle of the solve that it interrupts, which must not notice."""
+    cost, small = clouds(350, 350), clouds(40, 40)
+    weights = np.arange(1.0, 351) / np.arange(1.0, 351).sum()
+    outer, inner = sp.solve(cost, sp.Balanced(), weights), sp.solve(small, sp.Partial(0.9))
+    found = []
+    before = signal.signal(signal.SIGALRM, lambda *_: found.append(sp.solve(small, sp.Partial(0.9)).value))
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    try:
+        value = sp.solve(cost, sp.Balanced(), weights).value
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert value == outer.value
+    assert set(found) == {inner.value}
+
+
 # Each runs for a long time if it is not stopped, and needs little memory.
 LONG = {
     "solve": "sp.solve(products, sp.Balanced(), weights, weights)",
     "path": "sp.mass_path(np.outer(*2 * [np.arange(3000.0)]))",
+    "batch": "sp.solve(np.broadcast_to(products, (10**6, 800, 800)), sp.Balanced(), threads=2)",
+    "batch of long ones": "sp.solve(np.stack([products] * 3), sp.Balanced(), weights, weights, threads=2)",
+    "batch of easy ones": "sp.solve(np.broadcast_to(0.0, (10**6, 50, 50)), sp.Balanced(), threads=1)",
 }
 SCRIPT = """
 import numpy as np, spadeful as sp

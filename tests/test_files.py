@@ -14,9 +14,14 @@ def test_a_result_appears_whole(tmp_path):
 def test_a_failure_leaves_the_earlier_result(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("earlier")
-    with pytest.raises(RuntimeError), replacing(path, force=True) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
+
+    def fail():
+        with replacing(path, force=True) as temporary:
+            temporary.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert path.read_text() == "earlier"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -2,11 +2,49 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import spadeful as sp
-from truths import clouds, problems, separate_pairs, uniform
+from truths import check_plan, clouds, largest_mass, problems, separate_pairs, uniform
+
+# A row with weight enough for several columns, behind two of them at once.
+TWO_TREES = np.array([[2, 0, 0, 3, 4], [3, 0, 0, 4, 5], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 2, 1.0]])
+
+# Three sixths fill one half: what rounding leaves over is no breakpoint of its own.
+CRUMBS = np.full((6, 6), np.inf)
+CRUMBS[-1, 2:] = 0
+
+
+@given(problems(forbidden=True))
+def test_the_path_agrees_with_single_solves_at_every_mass(problem):
+    cost, mass, a, b = problem
+    path = sp.mass_path(cost, a, b)
+    largest = path.masses[-1]
+    assert largest == pytest.approx(largest_mass(cost, a, b), abs=1e-9)
+    between = (path.masses[1:] + path.masses[:-1]) / 2
+    for s in [*path.masses[1:], *between, mass]:
+        if s > largest:
+            with pytest.raises(ValueError, match=r"cannot be transported.*leave room for at most"):
+                path.at(largest + 1e-9)
+            continue
+        plan = path.at(s)
+        check_plan(plan, cost, s, a, b)
+        single = sp.solve(cost, sp.Partial(s), a, b)
+        assert plan.value == pytest.approx(single.value, rel=1e-9, abs=1e-9)
+        assert np.interp(s, path.masses, path.values) == pytest.approx(plan.value, rel=1e-9, abs=1e-9)
+
+
+@example((CRUMBS, 1.0, np.array([1, 0, 0, 0, 0, 1]) / 2, None))
+@given(problems(forbidden=True))
+def test_the_path_is_convex_with_prices_as_slopes(problem):
+    cost, _, a, b = problem
+    path = sp.mass_path(cost, a, b)
+    assert path.masses[0] == path.values[0] == 0
+    assert (np.diff(path.masses) > 0).all()
+    assert (np.diff(path.prices) >= 0).all()
+    assert len(path.prices) == len(path.masses) - 1
+    np.testing.assert_allclose(np.diff(path.values), path.prices * np.diff(path.masses), atol=1e-12)
 
 
 @given(problems(), st.floats(0.01, 0.99))
@@ -21,6 +59,52 @@ def test_the_price_of_a_plan_is_the_slope_at_its_mass(problem, part):
         return
     for plan in (path.at(mass), sp.solve(cost, sp.Partial(mass), a, b)):
         assert plan.price == pytest.approx(path.prices[k], rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(("m", "n"), [(120, 120), (120, 70), (70, 120)])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["cloud", "integer", "negative"])
+def test_larger_paths(m, n, weighted, kind):
+    rng = np.random.default_rng(m + n)
+    cost = {
+        "cloud": clouds(m, n),
+        "integer": rng.integers(0, 9, (m, n)),
+        "negative": rng.normal(size=(m, n)),
+    }[kind]
+    a, b = (rng.dirichlet(np.ones(k)) if weighted else None for k in (m, n))
+    path = sp.mass_path(cost, a, b)
+    assert path.masses[-1] == 1
+    assert (np.diff(path.prices) >= 0).all()
+    np.testing.assert_allclose(np.diff(path.values), path.prices * np.diff(path.masses), atol=1e-12)
+    for s in (1e-12, 0.2, 0.5, 0.75, 0.98, 1 - 1e-12, 1.0):
+        plan = path.at(s)
+        check_plan(plan, cost, s, a, b)
+        assert plan.value == pytest.approx(sp.solve(cost, sp.Partial(s), a, b).value, rel=1e-12, abs=1e-12)
+
+
+def test_rows_that_feed_columns_of_two_trees():
+    """With weights a row may feed several columns: when one tree of the search falls, the row still belongs
+    behind its column in another. Values by hand, from a linear program."""
+    inf = np.inf
+    cost = np.array([[0, inf, inf, 1, 3], [1, 0, 1, 3, inf], [inf, inf, inf, 2, 3]])
+    a, b = np.array([1, 3, 1]) / 5, np.array([1, 1, 1, 1, 2]) / 6
+    path = sp.mass_path(cost, a, b)
+    for s, value in ((0.9, 1.2), (14 / 15, 41 / 30), (1.0, 1.7)):
+        check_plan(path.at(s), cost, s, a, b)
+        assert np.interp(s, path.masses, path.values) == pytest.approx(value, rel=1e-9)
+
+
+@pytest.mark.parametrize("forbidden", [0.0, 0.4, 0.8])
+def test_many_paths_with_ties(forbidden):
+    """Small whole costs and weights, where every step of the search is a tie."""
+    for seed in range(1500):
+        rng = np.random.default_rng(seed)
+        m, n = rng.integers(1, 12, 2)
+        cost = np.where(rng.random((m, n)) < forbidden, np.inf, rng.integers(0, 4, (m, n)))
+        a, b = (w / w.sum() for w in (rng.integers(1, 4, m), rng.integers(1, 4, n)))
+        path = sp.mass_path(cost, a, b)
+        slopes = path.prices * np.diff(path.masses)
+        np.testing.assert_allclose(np.diff(path.values), slopes, atol=1e-12, err_msg=f"seed {seed}")
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=30))
@@ -40,6 +124,19 @@ def test_uniform_points_are_moved_one_at_a_time():
     for k in range(1, n + 1):
         assert np.array_equal(np.unique(path.at(k / n).matrix), [0, 1 / n])
         assert len(path.at(k / n).triplets[0]) == k
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_path_ends_at_a_mass_that_can_be_had(seed):
+    """Its last breakpoint, taken as a mass, has a plan and a certificate."""
+    rng = np.random.default_rng(seed)
+    m, n = rng.integers(2, 7, 2)
+    cost = np.where(rng.random((m, n)) < 0.5, np.inf, rng.random((m, n)))
+    cost[0, 0], cost[-1, :] = 0.0, np.inf
+    a, b = rng.dirichlet(np.ones(m)), rng.dirichlet(np.ones(n))
+    path = sp.mass_path(cost, a, b)
+    assert path.masses[-1] < 1
+    check_plan(path.at(path.masses[-1]), cost, path.masses[-1], a, b)
 
 
 def test_a_cost_that_forbids_everything_has_an_empty_path():
@@ -75,6 +172,15 @@ def test_a_power_of_two_scales_the_path_exactly(problem, exponent):
     assert np.array_equal(path.masses, scaled.masses)
     assert np.array_equal(path.values * 2.0**exponent, scaled.values)
     assert np.array_equal(path.prices * 2.0**exponent, scaled.prices)
+
+
+@example((TWO_TREES, 1.0, np.array([1, 5, 0, 0, 1]) / 7, None))
+@given(problems())
+def test_rows_and_columns_may_trade_places(problem):
+    cost, _, a, b = problem
+    there, back = sp.mass_path(cost, a, b), sp.mass_path(cost.T, b, a)
+    at_back = np.interp(back.masses, there.masses, there.values)
+    np.testing.assert_allclose(at_back, back.values, rtol=1e-9, atol=1e-9)
 
 
 def test_equal_weights_are_uniform_ones():

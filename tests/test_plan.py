@@ -6,9 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spadeful as sp
-from truths import clouds, problems, uniform
+from truths import check_plan, clouds, problems, uniform
 
 FIELDS = ("matrix", "value", "mass", "price", "gap", "row_prices", "col_prices")
+
+
+@pytest.mark.parametrize("n", [90, 120, 250])
+@pytest.mark.parametrize("points", [0.5, 0.75, 0.93, 0.98])
+@pytest.mark.parametrize("fraction", [0, 0.5, 1e-9])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_certificate_holds_on_hard_costs(n, points, fraction, seed):
+    """Points in a plane, at masses that are whole points and that are not."""
+    cost = clouds(n, n, seed=seed)
+    mass = (int(points * n) + fraction) / n
+    check_plan(sp.solve(cost, sp.Partial(mass)), cost, mass)
 
 
 @given(problems())

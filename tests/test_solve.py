@@ -199,6 +199,20 @@ def test_a_power_of_two_scales_value_and_prices_and_leaves_the_plan(problem, exp
         assert np.array_equal(getattr(plan, field) * 2.0**exponent, getattr(scaled, field)), field
 
 
+@pytest.mark.parametrize("n", [60, 200])
+@pytest.mark.parametrize("mass", [0.503, 0.933, 0.999])
+def test_scale_invariance_on_larger_costs(n, mass):
+    """As above, where an auction may be used; 10 is no power of two, so there up to rounding. No mass is a
+    whole number of points, where the price would have a choice."""
+    cost = clouds(n, n)
+    plan = sp.solve(cost, sp.Partial(mass))
+    assert np.array_equal(plan.matrix, sp.solve(cost * 1024, sp.Partial(mass)).matrix)
+    tenfold = sp.solve(cost * 10, sp.Partial(mass))
+    np.testing.assert_allclose(tenfold.matrix, plan.matrix, atol=1e-12)
+    assert tenfold.value == pytest.approx(10 * plan.value, rel=1e-12)
+    assert tenfold.price == pytest.approx(10 * plan.price, rel=1e-9)
+
+
 @given(problems(), finite_costs)
 def test_a_constant_on_every_cost_is_paid_once_per_mass(problem, constant):
     cost, mass, a, b = problem
@@ -296,6 +310,45 @@ def test_pot_answers_very_large_costs_wrongly(scale, n, mass):
     assert (np.rint(cost / scale) * plan.matrix).sum() == pytest.approx(base.value, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e9, 1e100])
+@pytest.mark.parametrize("n", [60, 300])
+@pytest.mark.parametrize("outliers", ["rows", "columns", "both"])
+def test_far_outliers_do_not_blur_the_rest(far, n, outliers):
+    """Points to leave behind are what partial transport is for: however far, they must not cost precision."""
+    rng = np.random.default_rng(8)
+    x, y = rng.normal(size=(n, 2)), rng.normal(size=(n, 2)) + 0.5
+    few = n // 20
+    if outliers != "columns":
+        x[:few] += far
+    if outliers != "rows":
+        y[-few:] -= far
+    cost = ((x[:, None] - y) ** 2).sum(-1)
+    near = cost[few:, :-few]
+    plan = sp.solve(cost, sp.Partial(0.9))
+    check_plan(plan, cost, 0.9)
+    assert plan.value == pytest.approx(sp.mass_path(cost).at(0.9).value, rel=1e-9)
+    if outliers == "both":
+        inside = sp.solve(near, sp.Partial(min(1.0, 0.9 * n / (n - few))))
+        assert plan.value == pytest.approx(inside.value * (n - few) / n, rel=1e-9)
+
+
+@pytest.mark.parametrize("edge", [1.5e308, np.finfo(float).max])
+@pytest.mark.parametrize("n", [3, 40])
+@pytest.mark.parametrize("mass", [0.5, 1.0])
+def test_the_edge_of_double_precision_gives_no_nan(edge, n, mass):
+    """Beyond 1e300 sums may overflow: right or refused, but no NaN and no talk of forbidden pairs."""
+    cost = edge * np.random.default_rng(9).choice([-1, -0.5, 0.5, 1], (n, n))
+    try:
+        plan = sp.solve(cost, sp.Partial(mass))
+        path = sp.mass_path(cost)
+    except ValueError as error:
+        assert "forbidden" not in str(error)  # noqa: PT017
+        return
+    assert np.isfinite([plan.value, plan.mass]).all()
+    assert np.isfinite(path.values).all()
+    assert np.isfinite(path.prices).all()
+
+
 # Masses near a whole number of points, and near the ends.
 
 
@@ -350,9 +403,31 @@ def test_the_error_names_the_largest_mass():
     check_plan(sp.solve(cost, sp.Partial(0.5)), cost, 0.5)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_mass_that_the_error_names_can_be_had(seed):
+    """To the last digit, whatever the weights."""
+    rng = np.random.default_rng(seed)
+    m, n = rng.integers(2, 7, 2)
+    cost = np.where(rng.random((m, n)) < 0.6, np.inf, rng.random((m, n)))
+    cost[0, 0], cost[-1, :] = 0.0, np.inf
+    a, b = rng.dirichlet(np.ones(m)), rng.dirichlet(np.ones(n))
+    with pytest.raises(ValueError, match="cannot be transported") as error:
+        sp.solve(cost, sp.Balanced(), a, b)
+    largest = named_mass(error)
+    check_plan(sp.solve(cost, sp.Partial(largest), a, b), cost, largest, a, b)
+
+
 def test_a_cost_that_forbids_everything_moves_nothing():
     with pytest.raises(ValueError, match=r"at most 0\.0\."):
         sp.solve(np.full((3, 3), np.inf), sp.Partial(1e-6))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_error_names_the_problem_of_a_batch(threads):
+    batch = np.ones((6, 2, 2))
+    batch[3, 0] = batch[4] = np.inf
+    with pytest.raises(ValueError, match=r"cannot be transported for cost\[3\].* at most 0\.5\."):
+        sp.solve(batch, sp.Balanced(), threads=threads)
 
 
 @pytest.mark.parametrize("n", [20, 150])

@@ -54,35 +54,57 @@ def like_index(indices: NDArray[np.int64], x: Any) -> Any:
     return sys.modules["torch"].as_tensor(indices, device=x.device) if is_torch(x) else indices
 
 
+def open_array(x: Any, name: str) -> NDArray[Any]:
+    """The values of an array, tensor or list, unless NumPy would lose something of it without saying so."""
+    if isinstance(x, np.ma.MaskedArray):
+        hint = (
+            "To forbid the masked pairs, pass cost.filled(np.inf)."
+            if name == "cost"
+            else "Pass a plain array."
+        )
+        raise TypeError(f"{name} must not be masked. {hint}")
+    if hasattr(x, "tocsr"):
+        raise TypeError(f"{name} must be dense. Got {type(x).__name__} instead; pass {name}.toarray().")
+    return to_numpy(x)
+
+
+def to_floats(values: NDArray[Any], name: str) -> NDArray[Any]:
+    """Real numbers as float32 or float64, copied only if they are of another type or out of line in memory."""
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers. Got the type {values.dtype} instead.")
+    if values.dtype.itemsize > 8 and (np.isfinite(values) & (abs(values) > 1e304)).any():
+        raise ValueError(
+            f"{name} must not exceed 1e304 in size. Got {abs(values[np.isfinite(values)]).max()} instead."
+        )
+    if values.dtype in (np.float64, np.float32) and values.flags.aligned:
+        return values
+    return np.array(values, dtype=np.float64)
+
+
 def read_cost(cost: Any, dimensions: tuple[int, ...]) -> NDArray[Any]:
     """The cost as a float array that the core reads in place where it can; refused if it cannot be one."""
-    if type(cost) is np.ndarray and cost.dtype == np.float64 and cost.ndim in dimensions and cost.size:
-        return cost
-    if isinstance(cost, np.ma.MaskedArray):
-        raise TypeError("cost must not be masked. To forbid the masked pairs, pass cost.filled(np.inf).")
-    values = to_numpy(cost)
+    quick = type(cost) is np.ndarray and cost.dtype == np.float64 and cost.flags.aligned
+    values = cost if quick else open_array(cost, "cost")
     if values.ndim not in dimensions:
         shapes = " or ".join({2: "(m, n)", 3: "(k, m, n)"}[d] for d in dimensions)
         raise ValueError(f"cost must have the shape {shapes}. Got the shape {values.shape} instead.")
     if not values.size:
         raise ValueError(f"cost must not be empty. Got the shape {values.shape} instead.")
-    if values.dtype.kind not in "fiub":
-        raise TypeError(f"cost must hold real numbers. Got the type {values.dtype} instead.")
-    return values if values.dtype in (np.float64, np.float32) else values.astype(np.float64)
+    return values if quick else to_floats(values, "cost")
 
 
 def read_weights(weights: Any, name: str, size: int) -> Floats | None:
     """Weights as non-negative floats that sum to 1; None for uniform ones, given as such or not."""
     if weights is None:
         return None
-    values = np.ascontiguousarray(to_numpy(weights), dtype=np.float64)
+    values = np.ascontiguousarray(to_floats(open_array(weights, name), name), dtype=np.float64)
     if values.shape != (size,):
         raise ValueError(
             f"{name} must have the shape ({size},), a weight a point. Got {values.shape} instead."
         )
-    if not np.isfinite(values).all() or (values < 0).any():
-        worst = values[~(np.isfinite(values) & (values >= 0))][0]
-        raise ValueError(f"{name} must hold finite weights of at least 0. Got {worst} instead.")
+    good = np.isfinite(values) & (values >= 0)
+    if not good.all():
+        raise ValueError(f"{name} must hold finite weights of at least 0. Got {values[~good][0]} instead.")
     total = values.sum()
     if abs(total - 1) > WEIGHT_TOLERANCE:
         raise ValueError(f"{name} must sum to 1. Got a sum of {total:.6g} instead; divide {name} by its sum.")

@@ -34,7 +34,7 @@ class Example(NamedTuple):
 
 
 def example_one() -> Example:
-    """Example 1 of the paper: 5 + 5 points whose full plan is the identity, and an unlucky pair of batches."""
+    """Example 1 of the paper: 5 + 5 points whose full plan is the identity, and unlucky batches of them."""
     heights = np.arange(1.0, 6.0)
     x, y = (np.column_stack([np.full(5, side), heights]) for side in (0.0, 1.0))
     batch = np.arange(3), np.arange(2, 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from typing import Any
 
@@ -16,16 +17,23 @@ def all_cores() -> int:
 
 
 def check_threads(threads: int | None) -> int:
+    """How many threads to use: all cores unless said."""
     if threads is None:
         return all_cores()
-    if not isinstance(threads, int) or threads < 1:
+    try:
+        count = operator.index(threads)
+    except TypeError:
+        count = 0
+    if count < 1:
         raise ValueError(f"threads must be a whole number of at least 1, or None. Got {threads!r} instead.")
-    return threads
+    return count
 
 
 def solve_exact(cost: Any, mass: float, a: Any = None, b: Any = None, threads: int | None = None) -> Plan:
     """The optimal plan of a mass, for one cost (m, n) or each of a batch (k, m, n)."""
     values = read_cost(cost, (2, 3))
     weights = read_weights(a, "a", values.shape[-2]), read_weights(b, "b", values.shape[-1])
-    answer = _core.solve(values, mass, *weights, check_threads(threads) if values.ndim == 3 else 1)
+    answer = _core.solve(
+        values, mass, *weights, 1 if values.ndim == 2 and threads is None else check_threads(threads)
+    )
     return Plan(cost if hasattr(cost, "ndim") else values, mass, weights, answer)
