@@ -11,8 +11,7 @@ namespace {
 // Row scans per row that paths alone may take before the auction is called: many if few rows are left or most
 // had ties, which make paths short and auctions long.
 constexpr std::size_t few_free = 50, patience = 30;
-constexpr std::size_t share_free = 6, little_patience = 2;
-constexpr std::size_t reduction_bids = 2;              // bids per row of the reduction that goes before
+constexpr std::size_t small = 400, reduction_bids = 2;  // row reduction pays up to this size, for so many bids a row
 constexpr double first_epsilon = 0.3;                  // of the mean reduced row minimum
 constexpr std::size_t bids_per_row = 6;                // bids per row before epsilon grows
 constexpr double epsilon_up = 10, epsilon_down = 8;
@@ -301,11 +300,10 @@ bool Assignment::solve(const double* cost, std::size_t n, std::size_t spare, Wat
 
     double mean;
     if (!greedy(mean)) return false;
-    reduce_rows();
+    if (total <= small) reduce_rows();
     std::size_t done = 0;
     const std::size_t left = free_rows_.size();
     std::size_t scans = left <= few_free || 2 * ties_ > total ? patience * total : 0;
-    if (left * share_free <= total) scans = std::max(scans, little_patience * total);
     if (scans > 0)
         while (done < free_rows_.size() && augment(free_rows_[done], scans, watch)) ++done;
     if (done == free_rows_.size()) return true;

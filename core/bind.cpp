@@ -243,31 +243,40 @@ nb::ndarray<nb::numpy, T> to_numpy(std::vector<T>&& values, std::vector<std::siz
     return nb::ndarray<nb::numpy, T>(data, shape.size(), shape.data(), owner);
 }
 
-// (problem, row, column, mass) of every entry.
-nb::tuple to_triplets(const std::vector<const std::vector<Entry>*>& plans) {
+// (problem, row, column, mass) of every entry; of a single plan the problem is None.
+nb::tuple to_triplets(const std::vector<const std::vector<Entry>*>& plans, bool batch) {
     std::size_t count = 0;
     for (const auto* entries : plans) count += entries->size();
-    std::vector<std::int64_t> problems, rows, columns;
-    std::vector<double> masses;
-    problems.reserve(count);
-    rows.reserve(count);
-    columns.reserve(count);
-    masses.reserve(count);
+    std::vector<std::int64_t> problems(batch ? count : 0), rows(count), columns(count);
+    std::vector<double> masses(count);
+    std::size_t at = 0;
     for (std::size_t k = 0; k < plans.size(); ++k)
         for (const Entry& e : *plans[k]) {
-            problems.push_back(static_cast<std::int64_t>(k));
-            rows.push_back(e.row);
-            columns.push_back(e.column);
-            masses.push_back(e.mass);
+            if (batch) problems[at] = static_cast<std::int64_t>(k);
+            rows[at] = e.row;
+            columns[at] = e.column;
+            masses[at++] = e.mass;
         }
-    return nb::make_tuple(to_numpy(std::move(problems), {count}), to_numpy(std::move(rows), {count}),
-                          to_numpy(std::move(columns), {count}), to_numpy(std::move(masses), {count}));
+    nb::object which = nb::none();
+    if (batch) which = nb::cast(to_numpy(std::move(problems), {count}));
+    return nb::make_tuple(which, to_numpy(std::move(rows), {count}), to_numpy(std::move(columns), {count}),
+                          to_numpy(std::move(masses), {count}));
+}
+
+// The plans as matrices (k, m, n).
+auto dense(const Answers& answers) {
+    const std::size_t k = answers.each.size(), m = answers.m, n = answers.n;
+    std::vector<double> values(k * m * n);
+    for (std::size_t p = 0; p < k; ++p)
+        for (const Entry& e : answers.each[p].entries)
+            values[(p * m + static_cast<std::size_t>(e.row)) * n + static_cast<std::size_t>(e.column)] = e.mass;
+    return to_numpy(std::move(values), {k, m, n});
 }
 
 nb::tuple triplets(const Answers& answers) {
     std::vector<const std::vector<Entry>*> plans;
     for (const Answer& answer : answers.each) plans.push_back(&answer.entries);
-    return to_triplets(plans);
+    return to_triplets(plans, answers.batch);
 }
 
 template <class F>
@@ -321,6 +330,7 @@ NB_MODULE(_core, m) {
     const auto fresh = nb::rv_policy::automatic;  // every array handed out owns its memory
     nb::class_<Answers>(m, "Answers", "Optimal plans of one problem or a batch, with a dual solution.")
         .def_prop_ro("triplets", &triplets, fresh, "problem, row, column and mass of every entry")
+        .def_prop_ro("dense", &dense, fresh, "the plans as matrices (k, m, n)")
         .def_prop_ro("values", [](const Answers& a) { return per_problem(a, [](const Answer& x) { return x.value; }); }, fresh)
         .def_prop_ro("prices", [](const Answers& a) { return per_problem(a, [](const Answer& x) { return x.price; }); }, fresh)
         .def_prop_ro("column_prices", &column_prices, fresh);
@@ -331,7 +341,7 @@ NB_MODULE(_core, m) {
         .def_prop_ro("prices", [](const Path& p) { return copy_of(p.prices); }, fresh)
         .def("triplets", [](const Path& p, double mass) {
             const std::vector<Entry> entries = p.entries(mass);
-            return to_triplets({&entries});
+            return to_triplets({&entries}, false);
         }, "mass"_a);
 
     m.def("solve", &solve, "cost"_a, "mass"_a, "a"_a.none(), "b"_a.none(), "threads"_a, "ceiling"_a = infinity,

@@ -254,6 +254,7 @@ Forest::Outcome Forest::solve(const double* cost, std::size_t m, std::size_t n, 
     for (std::size_t passes = 0; sent_ < limits.target; ++passes) {
         watch.tick();
         if (passes > limits.budget) return Outcome::too_long;
+        if (passes > limits.early_budget && sent_ < limits.target / 5 * 4) return Outcome::too_long;
         // At the same price a column with room comes first: it ends a path that others would only lengthen.
         const double open = open_.smallest(), full = full_.smallest();
         const double next = std::min(open, full);

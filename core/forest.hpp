@@ -73,6 +73,8 @@ public:
         std::int64_t target;                                  // units to send
         double ceiling = infinity;                            // send none at a higher price than this
         std::size_t budget = static_cast<std::size_t>(-1);  // passes over a row or column
+        // Passes by which most of the target must have been sent; on problems that fail this the rest takes long.
+        std::size_t early_budget = static_cast<std::size_t>(-1);
     };
 
     // cost: m x n, no NaN, no -inf; inf forbids a pair. `keep_path` records segments and links.

@@ -8,11 +8,14 @@ namespace spadeful {
 
 namespace {
 
-// Passes that the forest may take before a single mass is left to the auction. Easy problems end far
-// below it. On hard ones (points in the plane) the forest's work grows fast towards mass 1, while the auction's
-// grows with the number of spare points, towards mass 0. Measured as in assignment.cpp.
-std::size_t forest_patience(std::size_t n, double mass) {
-    return 1500 + static_cast<std::size_t>(static_cast<double>(n) * (14 + 6000 * std::pow(1 - mass, 3)));
+// Passes that the forest may take before a single mass is left to the auction. Easy problems end far below it.
+// On hard ones (points in the plane) the forest's work grows fast towards mass 1, while the auction's grows
+// with the number of spare points, towards mass 0. Measured as in assignment.cpp.
+void set_budget(Forest::Limits& limits, std::size_t n, double mass) {
+    const auto times = [n](double passes) { return static_cast<std::size_t>(static_cast<double>(n) * passes); };
+    const double more = 6000 * std::pow(1 - mass, 3);
+    limits.budget = 1500 + times(14 + more);
+    limits.early_budget = times(4 + more);
 }
 
 // Neumaier's sum: exact to the last bit or two whatever the order of magnitudes.
@@ -101,15 +104,13 @@ Answer Solver::solve(const double* cost, std::size_t m, std::size_t n, const Uni
     if (matching && whole && assignment_.solve(cost, n, 0, watch)) return from_assignment(cost, n, 0, units, watch);
 
     check(cost, m, n);
-    const std::size_t unlimited = limits.budget;
-    if (matching && !whole) limits.budget = forest_patience(n, request.mass);
+    if (matching && !whole) set_budget(limits, n, request.mass);
     Forest::Outcome outcome = forest_.solve(cost, m, n, units.supply, units.demand, limits, false, watch);
     if (outcome == Forest::Outcome::too_long) {
         const auto points = static_cast<std::size_t>(target / units.each);
         if (assignment_.solve(cost, n, n - points, watch))
             return from_assignment(cost, n, target % units.each, units, watch);
-        limits.budget = unlimited;
-        outcome = forest_.solve(cost, m, n, units.supply, units.demand, limits, false, watch);
+        outcome = forest_.solve(cost, m, n, units.supply, units.demand, {target}, false, watch);
     }
     if (outcome == Forest::Outcome::infeasible && !is_rounding(target - forest_.sent(), units))
         throw Infeasible{units.mass(forest_.sent())};

@@ -69,7 +69,7 @@ def open_array(x: Any, name: str) -> NDArray[Any]:
 
 
 def to_floats(values: NDArray[Any], name: str) -> NDArray[Any]:
-    """Real numbers as float32 or float64, copied only if they are of another type or out of line in memory."""
+    """Real numbers as float32 or float64, copied only if of another type or out of line in memory."""
     if values.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers. Got the type {values.dtype} instead.")
     if values.dtype.itemsize > 8 and (np.isfinite(values) & (abs(values) > 1e304)).any():
