@@ -42,9 +42,7 @@ def exponents(results: dict[str, Any]) -> dict[str, float]:
     return {mass: p for mass, p in fitted.items() if p is not None}
 
 
-def goal(
-    text: str, bound: float, figure: float | None, at: str = "", at_least: bool = True
-) -> dict[str, Any]:
+def goal(text: str, bound: float, figure: float | None, at: str = "", at_least: bool = True) -> dict[str, Any]:
     """One goal: the figure must be at least the bound, or at most."""
     reached = None if figure is None else bool(figure >= bound if at_least else figure <= bound)
     return {"goal": text, "bound": bound, "figure": figure, "at": at, "reached": reached}
@@ -69,9 +67,7 @@ def speed(cells: list[dict[str, Any]], rival: str, wanted: dict[str, float]) -> 
     mean = geometric_mean(ratios) if ratios else None
     return [
         goal(f"{rival}: {wanted['mean']:g} times faster in the geometric mean", wanted["mean"], mean),
-        goal(
-            f"{rival}: {wanted['each']:g} times faster in every cell", wanted["each"], *least(cells, "ratio")
-        ),
+        goal(f"{rival}: {wanted['each']:g} times faster in every cell", wanted["each"], *least(cells, "ratio")),
     ]
 
 

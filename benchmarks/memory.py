@@ -47,9 +47,7 @@ def batch_of(family: str, m: int, count: int, form: str) -> Any:
     return batch.swapaxes(1, 2) if form == "strided" else batch
 
 
-def task(
-    family: str, m: int, mass: float | None, batch: int, threads: int, form: str
-) -> Callable[[], object]:
+def task(family: str, m: int, mass: float | None, batch: int, threads: int, form: str) -> Callable[[], object]:
     """A solve with its inputs already made; without a mass, the whole path."""
     if batch:
         costs = batch_of(family, m, batch, form)

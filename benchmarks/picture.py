@@ -28,9 +28,7 @@ def draw_mass(axes: Any, cells: list[dict[str, Any]], mass: float, sizes: list[i
         colour, marker = STYLES[family]
         axes.plot(*zip(*points, strict=True), color=colour, marker=marker, ms=5, lw=1.6, label=TITLES[family])
     axes.axhline(wanted["each"], color="#333333", lw=1.3, zorder=1.5, label="goal for every cell")
-    axes.axhline(
-        wanted["mean"], color="#333333", lw=1.3, ls="--", zorder=1.5, label="goal for the geometric mean"
-    )
+    axes.axhline(wanted["mean"], color="#333333", lw=1.3, ls="--", zorder=1.5, label="goal for the geometric mean")
     rival = "POT partial_wasserstein" if mass < 1 else "the fastest rival"
     ratios = [c["ratio"] for c in cells]
     reached = f"mean {geometric_mean(ratios):.1f} (goal {wanted['mean']:g})"

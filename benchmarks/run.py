@@ -121,9 +121,7 @@ def measure_path(families: list[str], sizes: list[int], seconds: float) -> list[
                 "m": m,
                 "mass": 1.0,
                 "seconds": times,
-                "notes": {
-                    name: f"a value of {v}, not {value}" for name, v in others.items() if differ(v, value)
-                },
+                "notes": {name: f"a value of {v}, not {value}" for name, v in others.items() if differ(v, value)},
                 "to_follow": times["path"] / times["follow"],
                 "to_solve": times["path"] / times["solve"],
             }
@@ -131,9 +129,7 @@ def measure_path(families: list[str], sizes: list[int], seconds: float) -> list[
     return cells
 
 
-def measure_batch(
-    families: list[str], count: int, m: int, mass: float, seconds: float
-) -> list[dict[str, Any]]:
+def measure_batch(families: list[str], count: int, m: int, mass: float, seconds: float) -> list[dict[str, Any]]:
     cells = []
     for family in progress(families, "Solving a batch"):
         costs = np.stack([draw(family, m, k) for k in range(count)])
@@ -191,9 +187,7 @@ def measure_all(families: list[str], sizes: list[int], quick: bool) -> dict[str,
     seconds = 0.05 if quick else 0.5
     # A batch keeps both cores busy, so it waits the longest for a quiet moment.
     batch = (
-        {"count": 16, "m": min(100, max(sizes)), "seconds": 0.2}
-        if quick
-        else {"count": 256, "m": 100, "seconds": 5}
+        {"count": 16, "m": min(100, max(sizes)), "seconds": 0.2} if quick else {"count": 256, "m": 100, "seconds": 5}
     )
     results: dict[str, Any] = {
         "machine": machine(),

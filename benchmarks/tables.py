@@ -29,9 +29,7 @@ def coloured(ratio: float | None, bound: float) -> str:
 
 
 def grid_table(results: dict[str, Any]) -> Table:
-    table = Table(
-        title="Times of spadeful, and how many times faster: s < 1 than POT, s = 1 than the fastest rival"
-    )
+    table = Table(title="Times of spadeful, and how many times faster: s < 1 than POT, s = 1 than the fastest rival")
     for name in ("costs", "m"):
         table.add_column(name, justify="right" if name == "m" else "left")
     for mass in results["masses"]:
@@ -42,8 +40,7 @@ def grid_table(results: dict[str, Any]) -> Table:
         for m in results["sizes"]:
             row = [cells[family, m, mass] for mass in results["masses"]]
             shown = [
-                f"{clock(c['seconds'], OURS)} {coloured(c['ratio'], goals.bounds(c['mass'])['each'])}"
-                for c in row
+                f"{clock(c['seconds'], OURS)} {coloured(c['ratio'], goals.bounds(c['mass'])['each'])}" for c in row
             ]
             table.add_row(
                 TITLES[family], str(m), *shown, row[-1]["rival"] or "–", end_section=m == results["sizes"][-1]
@@ -73,9 +70,7 @@ def path_table(results: dict[str, Any]) -> Table:
         table.add_column(f"m = {m}", justify="right")
     for family in results["families"]:
         cells = [c for c in results["path"] if c["family"] == family]
-        shown = [
-            f"{clock(c['seconds'], 'path')} {factor(c['to_follow'])} {factor(c['to_solve'])}" for c in cells
-        ]
+        shown = [f"{clock(c['seconds'], 'path')} {factor(c['to_follow'])} {factor(c['to_solve'])}" for c in cells]
         table.add_row(TITLES[family], *shown)
     return table
 

@@ -13,9 +13,7 @@ NEEDED = ["ot", "lap", "matplotlib", "psutil"]
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not all(map(importlib.util.find_spec, NEEDED)), reason=f"needs all of {', '.join(NEEDED)}"
-    ),
+    pytest.mark.skipif(not all(map(importlib.util.find_spec, NEEDED)), reason=f"needs all of {', '.join(NEEDED)}"),
 ]
 
 

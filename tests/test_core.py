@@ -83,12 +83,8 @@ def test_the_two_algorithms_agree(n, mass, kind):
     """One follows the mass path, the other bids in an auction where that is quicker. Both carry a certificate
     of their own; here their values and, where there is one price only, their prices."""
     rng = np.random.default_rng(n)
-    cost = {"cloud": clouds(n, n), "integer": rng.integers(0, 20, (n, n)), "negative": -rng.random((n, n))}[
-        kind
-    ]
-    quick, along = (
-        _core.solve(cost.astype(float), mass, None, None, 1, along_path=path) for path in (False, True)
-    )
+    cost = {"cloud": clouds(n, n), "integer": rng.integers(0, 20, (n, n)), "negative": -rng.random((n, n))}[kind]
+    quick, along = (_core.solve(cost.astype(float), mass, None, None, 1, along_path=path) for path in (False, True))
     assert quick.values[0] == pytest.approx(along.values[0], rel=1e-11)
     if abs(mass * n - round(mass * n)) > 1e-6:
         assert quick.prices[0] == pytest.approx(along.prices[0], rel=1e-9, abs=1e-12)
@@ -103,10 +99,7 @@ def test_the_number_of_threads_changes_nothing(mass, dtype):
 
     def answer(threads):
         plan = sp.solve(batch, sp.Partial(mass), threads=threads)
-        return [
-            part.tobytes()
-            for part in (*plan.triplets, plan.value, plan.price, plan.row_prices, plan.col_prices)
-        ]
+        return [part.tobytes() for part in (*plan.triplets, plan.value, plan.price, plan.row_prices, plan.col_prices)]
 
     one = answer(1)
     assert all(answer(threads) == one for threads in (2, 3, 7, 64, None))

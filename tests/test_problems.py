@@ -13,7 +13,7 @@ def test_problems_are_values():
     assert sp.Partial(0.5) == sp.Partial(mass=0.5) != sp.Partial(0.25)
     assert sp.Balanced() == sp.Balanced()
     assert len({sp.Partial(0.5), sp.Partial(0.5), sp.Balanced()}) == 2
-    assert repr(sp.Partial(mass=0.5)) == "Partial(mass=0.5)"
+    assert repr(sp.Partial(mass=0.5)) == "Partial(mass=0.5, reg=0.0)"
 
 
 def test_problems_do_not_change():

@@ -89,9 +89,7 @@ def test_agrees_with_pot(m, n, weighted, mass):
     a, b = (rng.dirichlet(np.ones(k)) if weighted else uniform(k) for k in (m, n))
     plan = sp.solve(cost, sp.Partial(mass), a, b)
     check_plan(plan, cost, mass, a, b)
-    rival = (
-        ot.emd(a, b, cost) if mass == 1 else ot.partial.partial_wasserstein(a, b, cost, m=mass, nb_dummies=5)
-    )
+    rival = ot.emd(a, b, cost) if mass == 1 else ot.partial.partial_wasserstein(a, b, cost, m=mass, nb_dummies=5)
     assert plan.value == pytest.approx((rival * cost).sum(), rel=1e-9)
 
 
@@ -376,9 +374,7 @@ def test_whole_points_move_whole(n):
         assert np.array_equal(moved, np.full(k, 1 / n))
 
 
-@pytest.mark.parametrize(
-    "mass", [1e-300, 1e-15, 1e-12, 1e-9, 1 - 1e-9, 1 - 1e-12, 1 - 2e-14, np.nextafter(1, 0)]
-)
+@pytest.mark.parametrize("mass", [1e-300, 1e-15, 1e-12, 1e-9, 1 - 1e-9, 1 - 1e-12, 1 - 2e-14, np.nextafter(1, 0)])
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 4), (3, 2), (5, 5), (80, 80)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_masses_near_the_ends(mass, m, n, weighted):
@@ -438,6 +434,4 @@ def test_forbidden_pairs_on_larger_costs(n, mass):
     forbidden = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) > 4
     plan = sp.solve(np.where(forbidden, np.inf, cost), sp.Partial(mass))
     check_plan(plan, np.where(forbidden, np.inf, cost), mass)
-    assert plan.value == pytest.approx(
-        sp.solve(np.where(forbidden, 1e6, cost), sp.Partial(mass)).value, rel=1e-9
-    )
+    assert plan.value == pytest.approx(sp.solve(np.where(forbidden, 1e6, cost), sp.Partial(mass)).value, rel=1e-9)

@@ -13,12 +13,23 @@
 
 from __future__ import annotations
 
+from spadeful.entropic import NotConverged
 from spadeful.masspath import MassPath, mass_path
 from spadeful.plan import Plan
-from spadeful.problems import Balanced, Partial
+from spadeful.problems import Balanced, Partial, Unbalanced
 from spadeful.solve import solve
 
-__all__ = ["Balanced", "MassPath", "Partial", "Plan", "__version__", "mass_path", "solve"]
+__all__ = [
+    "Balanced",
+    "MassPath",
+    "NotConverged",
+    "Partial",
+    "Plan",
+    "Unbalanced",
+    "__version__",
+    "mass_path",
+    "solve",
+]
 
 __version__: str
 

@@ -57,11 +57,7 @@ def like_index(indices: NDArray[np.int64], x: Any) -> Any:
 def open_array(x: Any, name: str) -> NDArray[Any]:
     """The values of an array, tensor or list, unless NumPy would lose something of it without saying so."""
     if isinstance(x, np.ma.MaskedArray):
-        hint = (
-            "To forbid the masked pairs, pass cost.filled(np.inf)."
-            if name == "cost"
-            else "Pass a plain array."
-        )
+        hint = "To forbid the masked pairs, pass cost.filled(np.inf)." if name == "cost" else "Pass a plain array."
         raise TypeError(f"{name} must not be masked. {hint}")
     if hasattr(x, "tocsr"):
         raise TypeError(f"{name} must be dense. Got {type(x).__name__} instead; pass {name}.toarray().")
@@ -73,9 +69,7 @@ def to_floats(values: NDArray[Any], name: str) -> NDArray[Any]:
     if values.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers. Got the type {values.dtype} instead.")
     if values.dtype.itemsize > 8 and (np.isfinite(values) & (abs(values) > 1e304)).any():
-        raise ValueError(
-            f"{name} must not exceed 1e304 in size. Got {abs(values[np.isfinite(values)]).max()} instead."
-        )
+        raise ValueError(f"{name} must not exceed 1e304 in size. Got {abs(values[np.isfinite(values)]).max()} instead.")
     if values.dtype in (np.float64, np.float32) and values.flags.aligned:
         return values
     return np.array(values, dtype=np.float64)
@@ -93,15 +87,24 @@ def read_cost(cost: Any, dimensions: tuple[int, ...]) -> NDArray[Any]:
     return values if quick else to_floats(values, "cost")
 
 
+def refuse_bad_entries(cost: NDArray[Any]) -> None:
+    """Refuse NaN and -inf, in the words that the core uses for them."""
+    bad = ~(cost > -np.inf)
+    if bad.any():
+        where = np.argwhere(bad)[0]
+        raise ValueError(
+            "cost must hold no NaN and no -inf (inf forbids a pair). "
+            f"Got {cost[tuple(where)]} at cost{where.tolist()} instead."
+        )
+
+
 def read_weights(weights: Any, name: str, size: int) -> Floats | None:
     """Weights as non-negative floats that sum to 1; None for uniform ones, given as such or not."""
     if weights is None:
         return None
     values = np.ascontiguousarray(to_floats(open_array(weights, name), name), dtype=np.float64)
     if values.shape != (size,):
-        raise ValueError(
-            f"{name} must have the shape ({size},), a weight a point. Got {values.shape} instead."
-        )
+        raise ValueError(f"{name} must have the shape ({size},), a weight a point. Got {values.shape} instead.")
     good = np.isfinite(values) & (values >= 0)
     if not good.all():
         raise ValueError(f"{name} must hold finite weights of at least 0. Got {values[~good][0]} instead.")

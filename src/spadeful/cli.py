@@ -47,9 +47,7 @@ def main(
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the picture goes.")] = Path(
-        "spadeful-demo.png"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the picture goes.")] = Path("spadeful-demo.png"),
     force: Annotated[bool, typer.Option("--force", help="Replace the picture if it exists.")] = False,
 ) -> None:
     """Show partial transport on Example 1 of the paper, and every mass between two clouds of 1000 points."""

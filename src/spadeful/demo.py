@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 def squared_distances(x: Floats, y: Floats) -> Floats:
-    return ((x[:, None] - y) ** 2).sum(-1)
+    distances: Floats = ((x[:, None] - y) ** 2).sum(-1)
+    return distances
 
 
 class Example(NamedTuple):
@@ -93,8 +94,8 @@ def run(output: str | Path, force: bool = False) -> Path:
     check_free(output, force)
     console = Console()
     example = example_one()
-    headings = "mass", "value", "duality gap", "mappings", "misspecified"
     title = "Example 1 of the paper: a batch of 3 + 3 of 5 + 5 points"
+    headings: tuple[str, ...] = ("mass", "value", "duality gap", "mappings", "misspecified")
     console.print(table_of(title, headings, example_rows(example)))
 
     cost = squared_distances(*two_clouds())

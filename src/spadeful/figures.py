@@ -44,8 +44,8 @@ def draw_batch_plan(axes: Axes, points: Clouds, batch: Batch, plan: Plan) -> Non
     Arrows are black where the full plan has them too, and red where they are misspecified.
     """
     for cloud, part, colour in zip(points, batch, (SOURCE, TARGET), strict=True):
-        axes.scatter(*cloud.T, s=90, facecolors="white", edgecolors=colour, zorder=3)
-        axes.scatter(*cloud[part].T, s=90, color=colour, zorder=4)
+        axes.scatter(cloud[:, 0], cloud[:, 1], s=90, facecolors="white", edgecolors=colour, zorder=3)
+        axes.scatter(cloud[part, 0], cloud[part, 1], s=90, color=colour, zorder=4)
     rows, cols, masses = plan.triplets
     for i, j, mass in zip(batch[0][rows], batch[1][cols], masses, strict=True):
         colour = RIGHT if i == j else WRONG

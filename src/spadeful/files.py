@@ -13,13 +13,9 @@ def check_free(path: str | Path, force: bool = False) -> Path:
     """The path, if a result may be written there: asked before the work is done, not after."""
     path = Path(path)
     if path.is_dir():
-        raise IsADirectoryError(
-            f"The output must be a file. Got the folder {path} instead; name a file in it."
-        )
+        raise IsADirectoryError(f"The output must be a file. Got the folder {path} instead; name a file in it.")
     if path.exists() and not force:
-        raise FileExistsError(
-            f"{path} exists. Choose another name, or pass force=True (--force) to replace it."
-        )
+        raise FileExistsError(f"{path} exists. Choose another name, or pass force=True (--force) to replace it.")
     return path
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from spadeful import _core
 from spadeful.arrays import Floats, precise, read_cost, read_weights
-from spadeful.plan import Indices, Plan
+from spadeful.exact import ExactAnswer
+from spadeful.plan import Plan, Triplets, matrices
 from spadeful.problems import check_mass
 
 
@@ -58,16 +59,21 @@ class MassPath:
                 f"The mass {mass} cannot be transported: the forbidden pairs (inf) leave room for at most "
                 f"{largest}. Ask for at most that mass, or allow more pairs."
             )
-        return Plan(self._cost, mass, self._weights, _Point(self, mass))
+        values = read_cost(self._cost, (2,))
+        return Plan(self._cost, ExactAnswer(values, mass, self._weights, _Point(self, mass)))
 
 
 class _Point:
     """The plan at one mass. The path does not keep the prices of rows and columns: they are solved for."""
 
     def __init__(self, path: MassPath, mass: float):
-        self.triplets: tuple[Indices, Indices, Indices, Floats] = path._path.triplets(mass)
+        self.triplets: Triplets = path._path.triplets(mass)
         self._path = path
         self._mass = mass
+
+    @property
+    def dense(self) -> Floats:
+        return matrices(self.triplets, (1, *self._path._cost.shape))
 
     @cached_property
     def _solved(self) -> _core.Answers:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
+from typing import Literal
 
 #: Masses this close to 1 are 1: sums of weights, as users form them, miss it by as much.
 ROUNDING = 1e-14
 
 
+def is_number(x: object) -> bool:
+    return isinstance(x, Real) and not isinstance(x, bool)
+
+
 def check_mass(mass: object, owner: str) -> float:
     """The mass as a float in (0, 1], with 1 where it misses 1 by rounding only."""
-    if isinstance(mass, bool) or not isinstance(mass, Real):
+    if not is_number(mass):
         raise TypeError(f"The 'mass' parameter of {owner} must be a number in (0, 1]. Got {mass!r} instead.")
-    value = float(mass)
+    value = float(mass)  # type: ignore[arg-type]
     if math.isclose(value, 1.0, rel_tol=0.0, abs_tol=ROUNDING):
         return 1.0
     if not 0.0 < value <= 1.0:
@@ -22,13 +27,30 @@ def check_mass(mass: object, owner: str) -> float:
     return value
 
 
+def check_reg(reg: object, owner: str) -> float:
+    """The regularisation as a finite float of at least 0."""
+    if not is_number(reg):
+        raise TypeError(f"The 'reg' parameter of {owner} must be a number of at least 0. Got {reg!r} instead.")
+    value = float(reg)  # type: ignore[arg-type]
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"The 'reg' parameter of {owner} must be finite and at least 0. Got {reg!r} instead.")
+    return value
+
+
 @dataclass(frozen=True)
 class Balanced:
     r"""Move all the mass: :math:`\min_\pi \langle C, \pi\rangle` over plans with marginals a and b.
 
-    >>> Balanced()
-    Balanced()
+    With `reg` the entropic problem, :math:`\langle C, \pi\rangle + \mathrm{reg} \sum \pi (\log \pi - 1)`.
+
+    >>> Balanced(), Balanced(reg=0.1)
+    (Balanced(reg=0.0), Balanced(reg=0.1))
     """
+
+    reg: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reg", check_reg(self.reg, "Balanced"))
 
 
 @dataclass(frozen=True)
@@ -38,17 +60,64 @@ class Partial:
     .. math:: \min_\pi \langle C, \pi\rangle
               \quad\text{with}\quad \pi 1 \le a,\ \pi^\top 1 \le b,\ 1^\top \pi 1 = s
 
+    With `reg` the entropic problem, :math:`\langle C, \pi\rangle + \mathrm{reg} \sum \pi (\log \pi - 1)`.
+
     >>> Partial(mass=0.75)
-    Partial(mass=0.75)
+    Partial(mass=0.75, reg=0.0)
     >>> Partial(mass=1.3)
     Traceback (most recent call last):
     ValueError: The 'mass' parameter of Partial must be in (0, 1]. Got 1.3 instead.
     """
 
     mass: float
+    reg: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mass", check_mass(self.mass, "Partial"))
+        object.__setattr__(self, "reg", check_reg(self.reg, "Partial"))
 
 
-Problem = Balanced | Partial
+@dataclass(frozen=True)
+class Unbalanced:
+    r"""Pay for mass that is left or made, :math:`\mathrm{UOT}^\tau_\phi` of the paper (section 2.1).
+
+    .. math:: \min_{\pi \ge 0} \langle C, \pi\rangle + \tau_a D(\pi 1, a) + \tau_b D(\pi^\top 1, b)
+              + \mathrm{reg}\, H(\pi)
+
+    where D is the Kullback-Leibler divergence :math:`\sum x \log(x/y) - x + y` ("kl") or the total variation
+    :math:`\sum |x - y|` ("tv"), and H the entropy :math:`\sum \pi (\log \pi - 1)` ("plain", as in the paper's
+    experiments) or :math:`\mathrm{KL}(\pi \,|\, a b^\top)` ("kl"). With m points a side of equal weights the
+    second equals the first with every cost raised by 2 reg log(m). `tau` is one number or a pair.
+
+    >>> Unbalanced(tau=0.5, reg=0.01)
+    Unbalanced(tau=0.5, reg=0.01, divergence='kl', entropy='plain')
+    """
+
+    tau: float | tuple[float, float]
+    reg: float = 0.0
+    divergence: Literal["kl", "tv"] = "kl"
+    entropy: Literal["plain", "kl"] = "plain"
+
+    def __post_init__(self) -> None:
+        pair = self.taus
+        if len(pair) != 2 or not all(is_number(t) for t in pair):
+            raise TypeError(f"The 'tau' parameter of Unbalanced must be a number or a pair. Got {self.tau!r} instead.")
+        if not all(0.0 < float(t) < math.inf for t in pair):
+            raise ValueError(f"The 'tau' parameter of Unbalanced must be finite and above 0. Got {self.tau!r} instead.")
+        for name, choices in (("divergence", ("kl", "tv")), ("entropy", ("plain", "kl"))):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"The '{name}' parameter of Unbalanced must be {choices[0]!r} or {choices[1]!r}. "
+                    f"Got {getattr(self, name)!r} instead."
+                )
+        object.__setattr__(self, "reg", check_reg(self.reg, "Unbalanced"))
+
+    @property
+    def taus(self) -> tuple[float, float]:
+        """The penalties of rows and columns."""
+        if isinstance(self.tau, tuple):
+            return self.tau
+        return self.tau, self.tau
+
+
+Problem = Balanced | Partial | Unbalanced

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from spadeful.entropic import solve_entropic
 from spadeful.exact import solve_exact
 from spadeful.plan import Plan
-from spadeful.problems import Balanced, Partial, Problem
+from spadeful.problems import Balanced, Partial, Problem, Unbalanced
+from spadeful.unbalanced import solve_unbalanced
 
 
-def solve(cost: Any, problem: Problem, a: Any = None, b: Any = None, *, threads: int | None = None) -> Plan:
+def solve(
+    cost: Any,
+    problem: Problem,
+    a: Any = None,
+    b: Any = None,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 10_000,
+    threads: int | None = None,
+) -> Plan:
     """Find the optimal plan for a cost.
 
     Parameters
@@ -17,10 +28,13 @@ def solve(cost: Any, problem: Problem, a: Any = None, b: Any = None, *, threads:
     cost : array (m, n) or (k, m, n)
         What it costs to move a unit of mass from row i to column j; `inf` forbids the pair. NumPy or torch,
         of any real type. A batch holds k problems, solved over threads.
-    problem : Balanced or Partial
+    problem : Balanced, Partial or Unbalanced
         What is asked of the plan.
     a, b : array (m,), array (n,), optional
         Weights of the rows and columns, each summing to 1; uniform if absent.
+    tol, max_iter : float, int
+        A regularised problem is iterated until no more than this share of the mass is misplaced, or for so
+        many sweeps; a warning says if they were not enough. Exact problems need neither.
     threads : int, optional
         How many problems of a batch to solve at a time; all cores if absent. It does not change the answer.
 
@@ -33,9 +47,14 @@ def solve(cost: Any, problem: Problem, a: Any = None, b: Any = None, *, threads:
            [0.33, 0.  , 0.  ]])
     >>> sp.solve(cost, sp.Balanced()).value
     5.0
+    >>> plan = sp.solve(cost, sp.Balanced(reg=1.0))
+    >>> round(plan.value, 3), plan.converged
+    (5.348, True)
     """
-    if isinstance(problem, Partial):
-        return solve_exact(cost, problem.mass, a, b, threads)
-    if isinstance(problem, Balanced):
-        return solve_exact(cost, 1.0, a, b, threads)
-    raise TypeError(f"problem must be Balanced() or Partial(mass). Got {problem!r} instead.")
+    if isinstance(problem, (Balanced, Partial, Unbalanced)) and problem.reg > 0:
+        return solve_entropic(cost, problem, a, b, tol, max_iter, threads)
+    if isinstance(problem, (Balanced, Partial)):
+        return solve_exact(cost, getattr(problem, "mass", 1.0), a, b, threads)
+    if isinstance(problem, Unbalanced):
+        return solve_unbalanced(cost, problem, a, b, threads)
+    raise TypeError(f"problem must be Balanced(), Partial(mass) or Unbalanced(tau). Got {problem!r} instead.")

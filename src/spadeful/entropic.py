@@ -1,0 +1,336 @@
+"""Entropic transport: what each problem asks of a sweep, and a plan that is feasible at the end."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spadeful import _core
+from spadeful.arrays import Floats, is_torch, read_cost, read_weights, refuse_bad_entries
+from spadeful.exact import check_threads
+from spadeful.plan import Indices, Plan
+from spadeful.problems import Partial, Problem, Unbalanced
+from spadeful.sweeps import Array, Kernel, Potentials, Side, Steps, exponential, iterate, log_sum_exp
+
+#: Regularisations above this share of the costs' spread are solved at once; smaller ones in steps of FACTOR.
+EASY, FACTOR = 0.05, 4.0
+#: The error that is good enough on the way.
+LOOSE = 1e-2
+#: Below this a sum is nothing.
+TINY_SUM = 1e-300
+#: The error that is asked for where the last of it cannot be rounded away.
+TIGHT = 1e-11
+
+
+class NotConverged(UserWarning):
+    """The marginal error that was asked for has not been reached."""
+
+
+@dataclass(eq=False)
+class EntropicAnswer:
+    """Dense plans with their potentials' prices; see `plan.Answer`."""
+
+    dense: Array
+    extra: Array
+    bound: Array
+    prices: Array
+    row_prices: Array
+    column_prices: Array
+    errors: Floats
+    sweeps: Indices
+    converged: NDArray[np.bool_]
+    triplets = None
+
+
+def namespace(x: Any) -> Any:
+    """numpy or torch, whose functions the loop calls."""
+    return sys.modules["torch"] if is_torch(x) else np
+
+
+def steps_of(problem: Problem, reg: float, log_a: Array, log_b: Array) -> Steps:
+    """The steps of a problem at some regularisation."""
+    if isinstance(problem, Unbalanced):
+        sides = zip((log_a, log_b), problem.taus, strict=True)
+        make = kullback_leibler if problem.divergence == "kl" else total_variation
+        rows, columns = (make(log_weights, tau / reg) for log_weights, tau in sides)
+        shift = translation(problem.taus, reg, log_a, log_b) if problem.divergence == "kl" else None
+        return Steps(rows, columns, shift=shift)
+    if isinstance(problem, Partial) and problem.mass < 1:
+        rows, columns = (at_most(log_weights) for log_weights in (log_a, log_b))
+        return Steps(rows, columns, log_mass=math.log(problem.mass))
+    rows, columns = (exactly(log_weights) for log_weights in (log_a, log_b))
+    return Steps(rows, columns)
+
+
+def linear_dual(log_weights: Array) -> Callable[[Array], Array]:
+    weights = namespace(log_weights).exp(log_weights)
+    return lambda potential: (weights * potential).sum(axis=1)
+
+
+def exactly(log_weights: Array) -> Side:
+    """The sums are the weights."""
+    xp = namespace(log_weights)
+    return Side(log_weights, lambda x: x, xp.ones_like, linear_dual(log_weights))
+
+
+def at_most(log_weights: Array) -> Side:
+    """The sums are at most the weights."""
+    xp = namespace(log_weights)
+    return Side(
+        log_weights,
+        lambda x: xp.clip(x, None, 0.0),
+        lambda x: xp.where(x < 0, xp.ones_like(x), xp.zeros_like(x)),
+        linear_dual(log_weights),
+    )
+
+
+def kullback_leibler(log_weights: Array, tau: float) -> Side:
+    """The sums pay tau times their divergence from the weights; tau in units of the regularisation."""
+    xp = namespace(log_weights)
+    weights, share = xp.exp(log_weights), tau / (tau + 1)
+    return Side(
+        log_weights,
+        lambda x: share * x,
+        lambda x: xp.full_like(x, share),
+        lambda potential: -tau * (weights * xp.expm1(-potential / tau)).sum(axis=1),
+    )
+
+
+def total_variation(log_weights: Array, tau: float) -> Side:
+    """The sums pay tau times their distance from the weights; tau in units of the regularisation."""
+    xp = namespace(log_weights)
+    return Side(
+        log_weights,
+        lambda x: xp.clip(x, -tau, tau),
+        lambda x: xp.where(abs(x) < tau, xp.ones_like(x), xp.zeros_like(x)),
+        linear_dual(log_weights),
+    )
+
+
+def translation(
+    taus: tuple[float, float], reg: float, log_a: Array, log_b: Array
+) -> Callable[[Potentials], Potentials]:
+    """The best constant to move from columns to rows: sweeps alone find it slowly (Sejourne et al., 2022)."""
+    xp = namespace(log_a)
+    tau_a, tau_b = (tau / reg for tau in taus)
+
+    def shift(at: Potentials) -> Potentials:
+        rows = log_sum_exp(xp, log_a - at.rows / tau_a, 1)
+        columns = log_sum_exp(xp, log_b - at.columns / tau_b, 1)
+        by = ((rows - columns) * (tau_a * tau_b / (tau_a + tau_b)))[:, None]
+        return Potentials(at.rows + by, at.columns - by, at.total)
+
+    return shift
+
+
+def anneal(
+    cost: Array, problem: Problem, log_a: Array, log_b: Array, spread: float, tol: float, max_iter: int
+) -> tuple[Array, Steps, Potentials, Indices, Floats]:
+    """Potentials of a batch (k, m, n), a small regularisation approached through larger ones."""
+    xp = namespace(cost)
+    k, m, n = cost.shape
+    against = log_a[:, :, None] + log_b[:, None, :] if getattr(problem, "entropy", "") == "kl" else 0.0
+    reg = max(problem.reg, EASY * spread)
+    now = Potentials(xp.zeros_like(cost[:, :, 0]), xp.zeros_like(cost[:, 0, :]), xp.zeros_like(cost[:, 0, 0]))
+    if isinstance(problem, Partial) and problem.mass < 1:
+        top = log_sum_exp(xp, (-cost / reg).reshape(k, m * n), 1)
+        now = Potentials(now.rows, now.columns, math.log(problem.mass) - top)
+    sweeps = np.zeros(k, dtype=np.int64)
+    while True:
+        logs = -cost / reg + against
+        steps = steps_of(problem, reg, log_a, log_b)
+        last = reg <= problem.reg
+        now, count, errors = iterate(Kernel.make(xp, logs, now), now, steps, tol if last else LOOSE, max_iter)
+        sweeps += count
+        if last:
+            return logs, steps, now, sweeps, errors
+        smaller = max(problem.reg, reg / FACTOR)
+        now, reg = now * (reg / smaller), smaller
+
+
+def rounded(xp: Any, plan: Array, a: Array, b: Array, mass: float, fill: bool) -> Array:
+    """The plan made feasible: rows at most a, columns at most b, and, where it may fill any pair, of that mass.
+
+    Rows and columns that are too heavy are scaled down; what is then missing is added as a multiple of the
+    product of what rows and columns have left. With s' the mass after scaling, row i gets (s - s') / (1 - s')
+    of what it has left, which is at most all of it. For mass 1 this is the rounding of Altschuler et al. (2017).
+    """
+    one = xp.ones_like(plan[:, 0, 0])[:, None]
+    plan = plan * xp.clip(a / xp.clip(plan.sum(axis=2), TINY_SUM, None), None, 1.0)[:, :, None]
+    plan = plan * xp.clip(b / xp.clip(plan.sum(axis=1), TINY_SUM, None), None, 1.0)[:, None, :]
+    total = plan.sum(axis=2).sum(axis=1)[:, None]
+    plan = plan * xp.clip(mass / total, None, 1.0)[:, :, None]
+    if not fill:
+        return plan
+    rows, columns = xp.clip(a - plan.sum(axis=2), 0.0, None), xp.clip(b - plan.sum(axis=1), 0.0, None)
+    missing = xp.clip(mass - plan.sum(axis=2).sum(axis=1)[:, None], 0.0, None)
+    left = xp.clip(rows.sum(axis=1)[:, None] * columns.sum(axis=1)[:, None], TINY_SUM, None)
+    return plan + (rows * (missing * one / left))[:, :, None] * columns[:, None, :]
+
+
+def penalty(xp: Any, problem: Problem, sums: Array, weights: Array, tau: float) -> Array:
+    """What one marginal of an unbalanced plan pays."""
+    if isinstance(problem, Unbalanced) and problem.divergence == "tv":
+        return tau * abs(sums - weights).sum(axis=1)
+    return tau * (xlogy(xp, sums, sums / weights) - sums + weights).sum(axis=1)
+
+
+def xlogy(xp: Any, x: Array, y: Array) -> Array:
+    """x log(y), 0 where x is 0."""
+    none = x <= 0
+    return xp.where(none, xp.zeros_like(x), x * xp.log(xp.where(none, xp.ones_like(y), y)))
+
+
+def extra_of(problem: Problem, plan: Array, a: Array, b: Array) -> Array:
+    """Penalties and entropy (k,)."""
+    xp = namespace(plan)
+    if getattr(problem, "entropy", "plain") == "kl":
+        product = a[:, :, None] * b[:, None, :]
+        entropy = (xlogy(xp, plan, plan / product) - plan + product).sum(axis=2).sum(axis=1)
+    else:
+        entropy = (xlogy(xp, plan, plan) - plan).sum(axis=2).sum(axis=1)
+    extra = problem.reg * entropy
+    if isinstance(problem, Unbalanced):
+        for axis, weights, tau in ((2, a, problem.taus[0]), (1, b, problem.taus[1])):
+            extra = extra + penalty(xp, problem, plan.sum(axis=axis), weights, tau)
+    return extra
+
+
+def prices_of(problem: Problem, at: Potentials) -> tuple[Array, Array, Array]:
+    """The potentials as prices of mass, rows and columns; see `Plan`."""
+    xp = namespace(at.total)
+    total, rows, columns = problem.reg * at.total, -problem.reg * at.rows, -problem.reg * at.columns
+    if isinstance(problem, Unbalanced) or (isinstance(problem, Partial) and problem.mass < 1):
+        return total, rows, columns
+    low_rows, low_columns = xp.amin(rows, axis=1), xp.amin(columns, axis=1)
+    return -(low_rows + low_columns), rows - low_rows[:, None], columns - low_columns[:, None]
+
+
+def solve_batch(
+    cost: Array, problem: Problem, a: Array, b: Array, spread: float, tol: float, max_iter: int
+) -> EntropicAnswer:
+    """One batch (k, m, n) of positive weights a (1, m) and b (1, n)."""
+    xp = namespace(cost)
+    forbids = not bool(xp.isfinite(cost).all())
+    exact = not isinstance(problem, Unbalanced)
+    with np.errstate(all="ignore"):  # infinities are looked for where they matter
+        wanted = min(tol, TIGHT) if forbids and exact else tol
+        log_a, log_b = xp.log(a), xp.log(b)
+        logs, steps, at, sweeps, errors = anneal(cost, problem, log_a, log_b, spread, wanted, max_iter)
+        plan = exponential(xp, logs, at)
+        bound = problem.reg * steps.dual(at, plan.sum(axis=2).sum(axis=1))
+        if getattr(problem, "entropy", "plain") == "kl":
+            bound = bound + problem.reg * a.sum() * b.sum()
+        if exact:
+            plan = rounded(xp, plan, a, b, getattr(problem, "mass", 1.0), fill=not forbids)
+        extra = extra_of(problem, plan, a, b)
+    return EntropicAnswer(plan, extra, bound, *prices_of(problem, at), errors, sweeps, errors <= tol)
+
+
+def joined(answers: list[EntropicAnswer]) -> EntropicAnswer:
+    """The answers of parts of a batch as one."""
+    if len(answers) == 1:
+        return answers[0]
+    xp = namespace(answers[0].dense)
+    parts = {}
+    for name in EntropicAnswer.__dataclass_fields__:
+        values = [getattr(answer, name) for answer in answers]
+        parts[name] = (xp if is_torch(values[0]) else np).concatenate(values)
+    return EntropicAnswer(**parts)
+
+
+def widened(answer: EntropicAnswer, rows: Array, columns: Array) -> EntropicAnswer:
+    """An answer for some rows and columns as one for all: the others carry nothing, at the highest price."""
+    xp = namespace(answer.dense)
+
+    def spread_out(values: Array, axis: int, where: Array, fill: Any) -> Array:
+        shape = list(values.shape)
+        shape[axis] = len(where)
+        wide = xp.zeros(shape, dtype=values.dtype, device=values.device) + fill
+        wide[(slice(None),) * axis + (where,)] = values
+        return wide
+
+    answer.dense = spread_out(spread_out(answer.dense, 1, rows, 0.0), 2, columns, 0.0)
+    for name, where in (("row_prices", rows), ("column_prices", columns)):
+        values = getattr(answer, name)
+        setattr(answer, name, spread_out(values, 1, where, xp.amax(values, axis=1)[:, None]))
+    return answer
+
+
+def solve_entropic(cost: Any, problem: Problem, a: Any, b: Any, tol: float, max_iter: int, threads: int | None) -> Plan:
+    """The plan of a regularised problem, for one cost (m, n) or each of a batch (k, m, n)."""
+    shown = cost if hasattr(cost, "ndim") else np.asarray(cost)
+    values = read_cost(cost, (2, 3))
+    refuse_bad_entries(values)
+    m, n = values.shape[-2:]
+    weights = read_weights(a, "a", m), read_weights(b, "b", n)
+    if not isinstance(problem, Unbalanced) and np.isinf(values).any():
+        # Forbidden pairs may leave no room for the mass: the exact solver says so, and for how much.
+        room = np.where(np.isinf(values), np.inf, 0.0)
+        _core.solve(room, getattr(problem, "mass", 1.0), *weights, check_threads(threads))
+
+    if is_torch(cost):
+        import torch
+
+        batch = cost.detach().to(torch.float64).reshape(-1, m, n)
+        a, b = (
+            batch.new_full((1, size), 1 / size) if w is None else torch.as_tensor(w, device=cost.device)[None]
+            for w, size in zip(weights, (m, n), strict=True)
+        )
+    else:
+        batch = values.astype(np.float64, copy=False).reshape(-1, m, n)
+        a, b = (np.full((1, size), 1 / size) if w is None else w[None] for w, size in zip(weights, (m, n), strict=True))
+    finite = values[np.isfinite(values)]
+    spread = float(finite.max() - finite.min()) if finite.size else 0.0
+
+    def part(which: slice) -> EntropicAnswer:
+        return solve_alive(batch[which], problem, a, b, spread, tol, max_iter)
+
+    count = 1 if is_torch(cost) else min(check_threads(threads), len(batch))
+    edges = np.linspace(0, len(batch), count + 1).astype(int)
+    slices = [slice(i, j) for i, j in pairwise(edges)]
+    if count == 1:
+        answer = part(slices[0])
+    else:
+        with ThreadPoolExecutor(count) as pool:
+            answer = joined(list(pool.map(part, slices)))
+    if not answer.converged.all():
+        warnings.warn(
+            f"The marginal error {tol:g} was not reached within {max_iter} sweeps for "
+            f"{int((~answer.converged).sum())} of {len(batch)} problems; it is {answer.errors.max():.2g}. "
+            "Raise max_iter, tol or reg.",
+            NotConverged,
+            stacklevel=3,
+        )
+    return Plan(shown, answer)
+
+
+def solve_alive(
+    cost: Array, problem: Problem, a: Array, b: Array, spread: float, tol: float, max_iter: int
+) -> EntropicAnswer:
+    """Rows and columns without weight or without any allowed pair carry nothing: solve for the others."""
+    xp = namespace(cost)
+    allowed = xp.isfinite(cost)
+    rows, columns = allowed.any(axis=2) & (a > 0), allowed.any(axis=1) & (b > 0)
+    if bool(rows.all()) and bool(columns.all()):
+        return solve_batch(cost, problem, a, b, spread, tol, max_iter)
+    answers = []
+    for i in range(len(cost)):
+        inner = cost[i][rows[i]][:, columns[i]][None]
+        answer = solve_batch(inner, problem, a[:, rows[i]], b[:, columns[i]], spread, tol, max_iter)
+        if isinstance(problem, Unbalanced):
+            # Weights that nothing can reach still pay for being missed.
+            for tau, weights, kept in zip(problem.taus, (a, b), (rows[i], columns[i]), strict=True):
+                answer.extra = answer.extra + tau * weights[:, ~kept].sum()
+                answer.bound = answer.bound + tau * weights[:, ~kept].sum()
+        answers.append(widened(answer, rows[i], columns[i]))
+    return joined(answers)

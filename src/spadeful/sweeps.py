@@ -1,0 +1,273 @@
+r"""The one loop of entropic transport: in the log domain, for every problem, batched, in NumPy or torch.
+
+The plan has the form :math:`P_{ij} = \exp(W_{ij} + \varphi_i + \psi_j + \ell)`, :math:`W = -C/\varepsilon`
+(plus the logarithms of the weights where the entropy is taken against their product). With r and c the
+logarithms of its row and column sums without :math:`\varphi` and :math:`\psi`, a sweep sets
+
+.. math:: \varphi \leftarrow \mathrm{step}_a(\log a - r), \qquad \psi \leftarrow \mathrm{step}_b(\log b - c),
+          \qquad \ell \leftarrow \ell + \log s - \log \textstyle\sum P,
+
+each of which maximises the dual objective over its own unknowns. Problems differ in `step`: the identity
+(balanced), :math:`\min(0, x)` (partial: rows and columns may stay below their weights, and only there is
+:math:`\ell` not 0), :math:`x\,\tau/(\tau+\varepsilon)` (Kullback-Leibler), a clip at
+:math:`\pm\tau/\varepsilon` (total variation).
+
+Two things make it quick and safe. The exponentials are kept as a matrix relative to potentials that are
+absorbed into it whenever they have moved far, so that a sweep is two products of matrix and vector, and
+nothing overflows or vanishes (Schmitzer, SIAM J. Sci. Comput. 41, 2019). And where sweeps would take long,
+damped Newton steps on their fixed point take over, for which only the slope of `step` has to be known; a step
+is taken if it raises the dual objective more than a sweep does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+Array = Any  # numpy.ndarray or torch.Tensor, of float64
+
+#: Potentials that have moved this far from those in the kernel are absorbed: exp(60) is far from overflow.
+FAR = 60.0
+#: Sweeps between two looks at how fast the error falls.
+LOOK = 20
+#: Sums below this are of rows or columns that carry nothing.
+TINY = 1e-280
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is asked of one marginal: the step of a sweep, its slope, and its share of the dual objective.
+
+    x is log(weights) - log(sums); the dual objective is in units of the regularisation.
+    """
+
+    log_weights: Array
+    step: Callable[[Array], Array]
+    slope: Callable[[Array], Array]
+    dual: Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class Potentials:
+    """log P = W + rows + columns + total, for each of k problems: (k, m), (k, n), (k,)."""
+
+    rows: Array
+    columns: Array
+    total: Array
+
+    def pick(self, which: Any) -> Potentials:
+        return Potentials(self.rows[which], self.columns[which], self.total[which])
+
+    def put(self, which: Any, values: Potentials) -> None:
+        """Overwrite some problems' potentials."""
+        self.rows[which], self.columns[which], self.total[which] = values.rows, values.columns, values.total
+
+    def __add__(self, step: Potentials) -> Potentials:
+        return Potentials(self.rows + step.rows, self.columns + step.columns, self.total + step.total)
+
+    def __mul__(self, by: float) -> Potentials:
+        return Potentials(self.rows * by, self.columns * by, self.total * by)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a problem asks of a sweep."""
+
+    rows: Side
+    columns: Side
+    log_mass: float | None = None  # of the total, where it is prescribed apart from the marginals
+    shift: Callable[[Potentials], Potentials] | None = None  # the best constant to move from columns to rows
+
+    def dual(self, at: Potentials, mass: Array) -> Array:
+        """The dual objective of potentials whose plan has this mass, in units of the regularisation."""
+        value = self.rows.dual(at.rows) + self.columns.dual(at.columns) - mass
+        return value if self.log_mass is None else value + math.exp(self.log_mass) * at.total
+
+
+def log_sum_exp(xp: Any, x: Array, axis: int) -> Array:
+    """log(sum(exp(x))), also where all of x is -inf."""
+    top = xp.amax(x, axis=axis, keepdims=True)
+    top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
+    return xp.log(xp.exp(x - top).sum(axis=axis)) + top.squeeze(axis)
+
+
+def exponential(xp: Any, logs: Array, at: Potentials) -> Array:
+    """The plan of some potentials."""
+    exponent = logs + at.rows[:, :, None]
+    exponent += at.columns[:, None, :]
+    exponent += at.total[:, None, None]
+    return xp.exp(exponent)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The plan of each problem as a matrix, with the potentials that it was made at."""
+
+    xp: Any
+    logs: Array
+    at: Potentials
+    matrix: Array
+
+    @staticmethod
+    def make(xp: Any, logs: Array, at: Potentials) -> Kernel:
+        return Kernel(xp, logs, at * 1.0, exponential(xp, logs, at))
+
+    def absorb(self, potentials: Potentials, which: Any) -> None:
+        """Make the kernel of some problems anew, at where their potentials are now."""
+        there = potentials.pick(which)
+        self.matrix[which] = exponential(self.xp, self.logs[which], there)
+        self.at.put(which, there)
+
+    def pick(self, which: Any) -> Kernel:
+        return Kernel(self.xp, self.logs[which], self.at.pick(which), self.matrix[which])
+
+    def log_row_sums(self, at: Potentials) -> Array:
+        """Logarithms of the row sums of the plan without the rows' own potentials."""
+        scales = self.xp.exp(at.columns - self.at.columns)[:, :, None]
+        sums = self.xp.log((self.matrix @ scales).squeeze(2)) - self.at.rows + (at.total - self.at.total)[:, None]
+        if bool(self.xp.isfinite(sums).all()):
+            return sums
+        # Some row vanished beside the potentials in the kernel.
+        return log_sum_exp(self.xp, self.logs + at.columns[:, None, :], 2) + at.total[:, None]
+
+    def log_column_sums(self, at: Potentials) -> Array:
+        """Logarithms of the column sums of the plan without the columns' own potentials."""
+        scales = self.xp.exp(at.rows - self.at.rows)[:, None, :]
+        sums = self.xp.log((scales @ self.matrix).squeeze(1)) - self.at.columns + (at.total - self.at.total)[:, None]
+        if bool(self.xp.isfinite(sums).all()):
+            return sums
+        return log_sum_exp(self.xp, self.logs + at.rows[:, :, None], 1) + at.total[:, None]
+
+    def far(self, now: Potentials) -> Array:
+        """Which problems' potentials have moved far from those in the kernel."""
+        rows = self.xp.amax(abs(now.rows - self.at.rows), axis=1)
+        return (rows > FAR) | (self.xp.amax(abs(now.columns - self.at.columns), axis=1) > FAR)
+
+
+def sweep(kernel: Kernel, old: Potentials, steps: Steps) -> tuple[Potentials, Array, Array]:
+    """Rows, columns, total, each to its optimum in turn.
+
+    Returns the potentials, the share of mass that the old ones misplaced, and the dual objective.
+    """
+    xp = kernel.xp
+    sums = kernel.log_row_sums(old)
+    rows = steps.rows.step(steps.rows.log_weights - sums)
+    error = abs(xp.exp(rows + sums) - xp.exp(old.rows + sums)).sum(axis=1)
+    new = replace(old, rows=rows)
+    sums = kernel.log_column_sums(new)
+    new = replace(new, columns=steps.columns.step(steps.columns.log_weights - sums))
+    mass = xp.exp(new.columns + sums).sum(axis=1)
+    if steps.log_mass is not None:
+        change = steps.log_mass - xp.log(mass)
+        mass = xp.full_like(mass, math.exp(steps.log_mass))
+        error = error + abs(xp.expm1(change)) * mass
+        new = replace(new, total=new.total + change)
+    if steps.shift is not None:
+        new = steps.shift(new)
+    return new, error / mass, steps.dual(new, mass)
+
+
+def newton(plan: Array, xp: Any, now: Potentials, steps: Steps, damping: float) -> Potentials:
+    r"""The damped step to the fixed point of the linearised sweep.
+
+    With the rows' and columns' conditional plans p and q, their sums R and S, and the slopes d and e of the
+    steps, it solves :math:`\delta\varphi + d (p\,\delta\psi + \delta\ell) = \rho_\varphi`,
+    :math:`\delta\psi + e (q^\top \delta\varphi + \delta\ell) = \rho_\psi` and
+    :math:`\delta\ell + (\langle R, \delta\varphi\rangle + \langle S, \delta\psi\rangle)/s = \rho_\ell`, where
+    the right-hand sides are what a sweep would change, by eliminating :math:`\delta\varphi`.
+    """
+    row_sums, column_sums = plan.sum(axis=2), plan.sum(axis=1)
+    to_rows, d, p = linearise(xp, steps.rows, row_sums, now.rows, plan, (..., None))
+    to_columns, e, q = linearise(xp, steps.columns, column_sums, now.columns, plan, (slice(None), None))
+    q = xp.swapaxes(q, 1, 2)
+    k, n = e.shape
+    eye = xp.eye(n, dtype=plan.dtype, device=plan.device)
+    system = (1 + damping) * eye - e[:, :, None] * (q @ (d[:, :, None] * p))
+    right = to_columns - e * (q @ to_rows[:, :, None])[:, :, 0]
+    if steps.log_mass is None:
+        if steps.shift is None:  # a constant moved from rows to columns changes nothing: keep it at 0
+            system = system + (column_sums / column_sums.sum(axis=1)[:, None])[:, None, :]
+        columns = xp.linalg.solve(system, right[:, :, None])[:, :, 0]
+        total = xp.zeros_like(now.total)
+    else:
+        s = math.exp(steps.log_mass)
+        whole = xp.zeros((k, n + 1, n + 1), dtype=plan.dtype, device=plan.device)
+        whole[:, :n, :n] = system
+        whole[:, :n, n] = e * (1 - (q @ d[:, :, None])[:, :, 0])
+        whole[:, n, :n] = (column_sums - (d[:, None, :] @ plan)[:, 0, :]) / s
+        whole[:, n, n] = 1 + damping - (row_sums * d).sum(axis=1) / s
+        last = steps.log_mass - xp.log(row_sums.sum(axis=1)) - (row_sums * to_rows).sum(axis=1) / s
+        solution = xp.linalg.solve(whole, xp.concatenate([right, last[:, None]], axis=1)[:, :, None])[:, :, 0]
+        columns, total = solution[:, :n], solution[:, n]
+    rows = to_rows - d * ((p @ columns[:, :, None])[:, :, 0] + total[:, None])
+    return Potentials(rows, columns, total)
+
+
+def linearise(xp: Any, side: Side, sums: Array, own: Array, plan: Array, expand: Any) -> tuple[Array, Array, Array]:
+    """What a sweep would change on one side, the slope of its step, and the conditional plan."""
+    alive = sums > TINY
+    sums = xp.where(alive, sums, xp.ones_like(sums))
+    x = side.log_weights - (xp.log(sums) - own)
+    zero = xp.zeros_like(own)
+    change, slope = xp.where(alive, side.step(x) - own, zero), xp.where(alive, side.slope(x), zero)
+    return change, slope, plan / sums[expand]
+
+
+def polish(kernel: Kernel, now: Potentials, steps: Steps, error: float, tol: float) -> tuple[Potentials, float]:
+    """Newton steps for one problem, damped as much as they need to beat a sweep (Levenberg, Marquardt)."""
+    xp, logs = kernel.xp, kernel.logs
+    damping = 1e-9
+    while error > tol:
+        plan = exponential(xp, logs, now)
+        here = Kernel(xp, logs, now, plan)
+        swept, _, reached = sweep(here, now, steps)
+        for _ in range(10):
+            there = now + newton(plan, xp, now, steps, damping)
+            new, errors, dual = sweep(Kernel.make(xp, logs, there), there, steps)
+            gained = float(dual[0]) > float(reached[0]) or float(errors[0]) < error / 2
+            if gained and math.isfinite(float(errors[0])):
+                now, error = new, float(errors[0])
+                damping = max(damping / 10, 1e-12)
+                break
+            damping *= 10
+        else:
+            return swept, error
+    return now, error
+
+
+def iterate(kernel: Kernel, start: Potentials, steps: Steps, tol: float, max_iter: int) -> tuple[Potentials, Any, Any]:
+    """Sweep until every problem's error is below tol; returns potentials, sweeps and errors.
+
+    What is done for a problem does not depend on the others of its batch; those that converged are put aside.
+    """
+    k, n = start.columns.shape
+    final, now = start * 1.0, start
+    sweeps, errors = np.zeros(k, dtype=np.int64), np.full(k, np.inf)
+    active, before = np.arange(k), np.full(k, np.inf)
+    worth = 20 + n / 4  # sweeps that a few Newton steps cost
+    for count in range(1, max_iter + 1):
+        now, found, _ = sweep(kernel, now, steps)
+        error = np.asarray(found.tolist())
+        if count % LOOK == 0:
+            to_go = LOOK * np.log(tol / error) / np.log(error / before)
+            slow = (error > tol) & ~((to_go >= 0) & (to_go < worth))
+            before = error.copy()
+            for i in np.flatnonzero(slow):
+                one = slice(i, i + 1)
+                there, error[i] = polish(kernel.pick(one), now.pick(one), steps, error[i], tol)
+                now.put(one, there)
+        errors[active], sweeps[active] = error, count
+        done = error <= tol
+        if done.any() or count == max_iter:
+            final.put(active, now)
+            if done.all():
+                break
+            now, kernel, active, before = now.pick(~done), kernel.pick(~done), active[~done], before[~done]
+        far = kernel.far(now)
+        if bool(far.any()):
+            kernel.absorb(now, far)
+    return final, sweeps, errors
