@@ -43,3 +43,49 @@ def test_mass_out_of_range_is_refused(mass):
 def test_mass_that_is_no_number_is_refused(mass):
     with pytest.raises(TypeError, match=r"'mass' parameter of Partial must be a number in \(0, 1\]"):
         sp.Partial(mass)
+
+
+@pytest.mark.parametrize("make", [sp.Balanced, lambda reg: sp.Partial(0.5, reg), lambda reg: sp.Unbalanced(1.0, reg)])
+class TestReg:
+    """The same rule for every problem."""
+
+    @pytest.mark.parametrize("reg", [0, 0.25, np.float32(0.25), Fraction(1, 4), 1e-300, 1e300])
+    def test_any_finite_number_from_0_on(self, make, reg):
+        assert make(reg).reg == reg
+        assert type(make(reg).reg) is float
+
+    @pytest.mark.parametrize("reg", [-1e-9, np.nan, np.inf, -np.inf])
+    def test_out_of_range_is_refused(self, make, reg):
+        with pytest.raises(ValueError, match=r"'reg' parameter of \w+ must be finite and at least 0\. Got .* instead"):
+            make(reg)
+
+    @pytest.mark.parametrize("reg", [None, "0.5", True, 0.5j, [0.5], np.array([0.5])])
+    def test_no_number_is_refused(self, make, reg):
+        with pytest.raises(TypeError, match=r"'reg' parameter of \w+ must be a number of at least 0\. Got"):
+            make(reg)
+
+
+def test_unbalanced_problems_are_values():
+    assert sp.Unbalanced(0.5) == sp.Unbalanced(tau=0.5, reg=0.0, divergence="kl", entropy="plain")
+    assert len({sp.Unbalanced(0.5), sp.Unbalanced(0.5), sp.Unbalanced(0.5, divergence="tv")}) == 2
+    assert sp.Unbalanced(0.5).taus == (0.5, 0.5)
+    assert sp.Unbalanced((0.5, 2)).taus == (0.5, 2)
+
+
+@pytest.mark.parametrize("tau", [0, -1.0, np.nan, np.inf, (1.0, 0.0), (np.nan, 1.0), (1.0, np.inf)])
+def test_tau_out_of_range_is_refused(tau):
+    with pytest.raises(ValueError, match=r"'tau' parameter of Unbalanced must be finite and above 0\. Got .* instead"):
+        sp.Unbalanced(tau)
+
+
+@pytest.mark.parametrize("tau", [None, "1", True, 1j, (), (1.0,), (1.0, 1.0, 1.0), (1.0, None), ("1", 1.0)])
+def test_tau_that_is_no_number_or_pair_is_refused(tau):
+    with pytest.raises(TypeError, match=r"'tau' parameter of Unbalanced must be a number or a pair\. Got .* instead"):
+        sp.Unbalanced(tau)
+
+
+@pytest.mark.parametrize("name", ["divergence", "entropy"])
+@pytest.mark.parametrize("choice", ["KL", "l2", "", None, 1])
+def test_unknown_choices_are_refused(name, choice):
+    with pytest.raises(ValueError, match=rf"'{name}' parameter of Unbalanced must be '\w+' or '\w+'\. Got .* instead"):
+        sp.Unbalanced(1.0, **{name: choice})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.special import xlogy
 
 
 def uniform(size):
@@ -111,6 +113,124 @@ def clouds(m, n, dimension=2, seed=0):
     rng = np.random.default_rng(seed)
     x, y = rng.normal(size=(m, dimension)), rng.normal(size=(n, dimension)) + 0.5
     return ((x[:, None] - y) ** 2).sum(-1)
+
+
+def objective_of(matrix, cost, problem, a=None, b=None):
+    """What a regularised or unbalanced problem minimises, term by term from its definition."""
+    a, b = (uniform(n) if w is None else w for w, n in zip((a, b), cost.shape, strict=True))
+    matrix = np.asarray(matrix, dtype=np.float64)
+    total = (cost[matrix > 0] * matrix[matrix > 0]).sum()
+    if getattr(problem, "entropy", "plain") == "kl":
+        total += problem.reg * kl_divergence(matrix, np.outer(a, b))
+    else:
+        total += problem.reg * (xlogy(matrix, matrix) - matrix).sum()
+    if hasattr(problem, "taus"):
+        distance = kl_divergence if problem.divergence == "kl" else lambda x, y: np.abs(x - y).sum()
+        total += problem.taus[0] * distance(matrix.sum(1), a) + problem.taus[1] * distance(matrix.sum(0), b)
+    return total
+
+
+def kl_divergence(x, y):
+    return (xlogy(x, x) - xlogy(x, y) - x + y).sum()
+
+
+def bound_of(plan, cost, problem, a=None, b=None):
+    """The dual objective of a plan's prices: no plan costs less. Points without weight or partner are left out."""
+    a, b = (uniform(n) if w is None else w for w, n in zip((a, b), cost.shape, strict=True))
+    rows, cols = np.isfinite(cost).any(1) & (a > 0), np.isfinite(cost).any(0) & (b > 0)
+    x, y = a[rows], b[cols]
+    alpha, beta = np.asarray(plan.row_prices)[rows], np.asarray(plan.col_prices)[cols]
+    logs = (plan.price - alpha[:, None] - beta - cost[rows][:, cols]) / problem.reg
+    of_product = getattr(problem, "entropy", "plain") == "kl"
+    mass = (np.exp(logs) * (np.outer(x, y) if of_product else 1.0)).sum()
+    bound = problem.reg * (of_product - mass)
+    if not hasattr(problem, "taus"):
+        return bound + plan.price * getattr(problem, "mass", 1.0) - x @ alpha - y @ beta
+    for weights, kept, prices, tau in ((a, rows, alpha, problem.taus[0]), (b, cols, beta, problem.taus[1])):
+        if problem.divergence == "kl":
+            bound -= tau * (weights[kept] @ np.expm1(prices / tau))
+        else:
+            assert (np.abs(prices) <= tau * (1 + 1e-12)).all()
+            bound -= weights[kept] @ prices
+        bound += tau * weights[~kept].sum()
+    return bound
+
+
+def check_entropic(plan, cost, problem, a=None, b=None, tol=1e-6):
+    """Feasible, and proved optimal up to the tolerance by its own prices: all worked out from the definitions."""
+    cost = np.asarray(cost, dtype=np.float64)
+    a, b = (uniform(n) if w is None else w for w, n in zip((a, b), cost.shape, strict=True))
+    matrix, half = np.asarray(plan.matrix, dtype=np.float64), float(np.finfo(plan.matrix.dtype).eps)
+    assert plan.converged
+    assert plan.marginal_error <= tol
+    assert (matrix >= 0).all()
+    assert (matrix[np.isinf(cost)] == 0).all()
+    check_feasible(matrix, problem, a, b, slack=1e-9 + half)
+    assert plan.mass == pytest.approx(matrix.sum(), abs=(1e-12 + half) * max(1.0, matrix.sum()))
+    terms = np.abs(cost[matrix > 0]) @ matrix[matrix > 0]
+    assert plan.value == pytest.approx((cost[matrix > 0] * matrix[matrix > 0]).sum(), abs=(1e-12 + half) * terms)
+    unit = terms + problem.reg * (1 + np.log(matrix.size)) * max(1.0, matrix.sum()) + sum(getattr(problem, "taus", ()))
+    assert plan.objective == pytest.approx(objective_of(matrix, cost, problem, a, b), abs=(1e-11 + 9 * half) * unit)
+    gap = plan.objective - bound_of(plan, cost, problem, a, b)
+    unit += np.abs(cost[np.isfinite(cost)]).max()
+    assert -1e-12 * unit <= gap <= 10 * tol * unit
+    assert plan.gap == pytest.approx(gap, abs=1e-11 * unit)
+
+
+def check_feasible(matrix, problem, a, b, slack=1e-9):
+    """Rows and columns within their weights, and the mass that was asked for."""
+    if hasattr(problem, "taus"):
+        return
+    assert (matrix.sum(1) <= a + slack).all()
+    assert (matrix.sum(0) <= b + slack).all()
+    assert abs(matrix.sum() - getattr(problem, "mass", 1.0)) <= slack
+
+
+def long_sweeps(cost, problem, a=None, b=None, sweeps=3000):
+    """The plan by plain alternating steps in the log domain, in long double precision."""
+    a, b = (uniform(n) if w is None else w for w, n in zip((a, b), cost.shape, strict=True))
+    log_a, log_b = np.log(a.astype(np.longdouble)), np.log(b.astype(np.longdouble))
+    logs = -cost.astype(np.longdouble) / problem.reg
+    if getattr(problem, "entropy", "plain") == "kl":
+        logs = logs + log_a[:, None] + log_b
+    mass = getattr(problem, "mass", None)
+
+    def step(x, side):
+        if mass is not None:
+            return np.minimum(x, 0)
+        if not hasattr(problem, "taus"):
+            return x
+        tau = problem.taus[side]
+        return x * tau / (tau + problem.reg) if problem.divergence == "kl" else np.clip(x, -tau / reg, tau / reg)
+
+    reg, total, columns = np.longdouble(problem.reg), np.longdouble(0), np.zeros_like(log_b)
+    for _ in range(sweeps):
+        rows = step(log_a - total - np.logaddexp.reduce(logs + columns, axis=1), 0)
+        columns = step(log_b - total - np.logaddexp.reduce(logs + rows[:, None], axis=0), 1)
+        if mass is not None:
+            total = np.log(mass) - np.logaddexp.reduce(logs + rows[:, None] + columns, axis=None)
+    return np.exp(logs + rows[:, None] + columns + total).astype(np.float64)
+
+
+def variation_program(cost, taus, a=None, b=None):
+    """The optimal objective of total variation penalties, by HiGHS; None if there is none."""
+    from scipy.optimize import linprog
+
+    m, n = cost.shape
+    a, b = (uniform(k) if w is None else w for w, k in zip((a, b), cost.shape, strict=True))
+    pairs = np.argwhere(np.isfinite(cost))
+    incidence = np.zeros((m + n, len(pairs)))
+    incidence[pairs[:, 0], np.arange(len(pairs))] = incidence[m + pairs[:, 1], np.arange(len(pairs))] = 1
+    each = np.repeat(taus, (m, n))
+    answer = linprog(
+        np.r_[cost[tuple(pairs.T)], each, each],
+        A_eq=np.c_[incidence, np.eye(m + n), -np.eye(m + n)],
+        b_eq=np.r_[a, b],
+        method="highs-ds",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    assert answer.status in (0, 3), answer.message
+    return answer.fun if answer.status == 0 else None
 
 
 # Hypothesis: small problems with many ties, signs and forbidden pairs.
