@@ -1,0 +1,118 @@
+"""The loop itself: sums that neither overflow nor vanish, sweeps that never lose, Newton steps that agree with them."""
+
+import numpy as np
+import pytest
+
+import spadeful as sp
+from spadeful.entropic import steps_of
+from spadeful.sweeps import Kernel, Potentials, exponential, iterate, log_sum_exp, newton, sweep
+from truths import clouds, uniform
+
+PROBLEMS = [
+    sp.Balanced(0.2),
+    sp.Partial(0.6, 0.2),
+    sp.Unbalanced(0.5, 0.2),
+    sp.Unbalanced((0.3, 1.0), 0.2),
+    sp.Unbalanced(0.5, 0.2, divergence="tv"),
+]
+
+
+def start(cost, problem):
+    """Logarithms, potentials at 0 and the problem's steps, for a batch (k, m, n)."""
+    k, m, n = cost.shape
+    log_a, log_b = np.log(uniform(m))[None], np.log(uniform(n))[None]
+    at = Potentials(np.zeros((k, m)), np.zeros((k, n)), np.zeros(k))
+    return -cost / problem.reg, at, steps_of(problem, problem.reg, log_a, log_b)
+
+
+@pytest.mark.parametrize("shift", [-1e5, 0.0, 1e5])
+def test_log_sum_exp_neither_overflows_nor_vanishes(shift):
+    x = np.random.default_rng(0).normal(size=(3, 4, 5))
+    for axis in (1, 2):
+        np.testing.assert_allclose(log_sum_exp(np, x + shift, axis), np.logaddexp.reduce(x, axis) + shift, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_log_sum_exp_of_nothing_is_minus_infinity():
+    x = np.array([[-np.inf, -np.inf], [0.0, -np.inf]])
+    assert log_sum_exp(np, x, 1).tolist() == [-np.inf, 0.0]
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:overflow", "ignore:invalid value")
+@pytest.mark.parametrize("far", [0.0, 50.0, 500.0, 2000.0])
+def test_sums_beside_the_kernel_are_those_of_the_logarithms(far):
+    """However far the potentials have moved from those that the kernel was made at."""
+    rng = np.random.default_rng(1)
+    logs = -20 * rng.random((2, 4, 5))
+    kernel = Kernel.make(np, logs, Potentials(np.zeros((2, 4)), np.zeros((2, 5)), np.zeros(2)))
+    now = Potentials(far * rng.normal(size=(2, 4)), far * rng.normal(size=(2, 5)), rng.normal(size=2))
+    total = now.total[:, None]
+    rows = np.logaddexp.reduce(logs + now.columns[:, None, :], 2) + total
+    columns = np.logaddexp.reduce(logs + now.rows[:, :, None], 1) + total
+    np.testing.assert_allclose(kernel.log_row_sums(now), rows, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(kernel.log_column_sums(now), columns, rtol=1e-10, atol=1e-10)
+    kernel.absorb(now, kernel.far(now))
+    np.testing.assert_allclose(kernel.log_row_sums(now), rows, rtol=1e-10, atol=1e-10)
+    assert not kernel.far(now).any()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_no_sweep_lowers_the_dual_objective(problem):
+    """Each step maximises it over its own unknowns; no plan's objective is ever below it."""
+    cost = clouds(6, 5)[None]
+    logs, now, steps = start(cost, problem)
+    duals = []
+    for _ in range(30):
+        now, _, dual = sweep(Kernel.make(np, logs, now), now, steps)
+        duals.append(problem.reg * dual[0])
+    assert (np.diff(duals) >= -1e-12).all()
+    assert duals[-1] <= sp.solve(cost[0], problem).objective + 1e-12
+
+
+@pytest.mark.parametrize("problem", PROBLEMS[:4], ids=str)
+def test_newton_steps_stop_where_sweeps_stop(problem):
+    """Both have the same fixed point, and close to it one Newton step does what many sweeps do."""
+    logs, now, steps = start(clouds(6, 5, seed=2)[None], problem)
+    errors = []
+    for _ in range(4000):
+        now, error, _ = sweep(Kernel.make(np, logs, now), now, steps)
+        errors.append(error[0])
+        if error[0] < 1e-4 and len(errors) > 1:
+            break
+    near = now
+    for _ in range(8):
+        near = near + newton(exponential(np, logs, near), np, near, steps, 1e-9)
+    swept, error, _ = sweep(Kernel.make(np, logs, near), near, steps)
+    assert error[0] < 1e-10
+    np.testing.assert_allclose(exponential(np, logs, swept), exponential(np, logs, near), atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value", "ignore:overflow")
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_problems_of_a_batch_do_not_touch_each_other(problem):
+    batch = np.stack([0.01 * clouds(5, 6), clouds(5, 6, seed=3), 0.3 * clouds(5, 6, seed=4)])
+    logs, at, steps = start(batch, problem)
+    together, counts, errors = iterate(Kernel.make(np, logs, at), at, steps, 1e-6, 5000)
+    assert (errors <= 1e-6).all()
+    assert counts.min() < counts.max()  # easy ones are put aside
+    for i in range(3):
+        one = slice(i, i + 1)
+        alone, count, _ = iterate(Kernel.make(np, logs[one], at.pick(one)), at.pick(one), steps, 1e-6, 5000)
+        assert count[0] == counts[i]
+        np.testing.assert_allclose(together.rows[i], alone.rows[0], atol=1e-9)
+        np.testing.assert_allclose(together.columns[i], alone.columns[0], atol=1e-9)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_numpy_and_torch_sweep_alike(problem):
+    torch = pytest.importorskip("torch")
+    logs, at, steps = start(clouds(5, 4)[None], problem)
+    tensors = Potentials(*(torch.tensor(x) for x in (at.rows, at.columns, at.total)))
+    log_weights = (torch.tensor(side.log_weights) for side in (steps.rows, steps.columns))
+    same = steps_of(problem, problem.reg, *log_weights)
+    new, error, dual = sweep(Kernel.make(np, logs, at), at, steps)
+    found = sweep(Kernel.make(torch, torch.tensor(logs), tensors), tensors, same)
+    np.testing.assert_allclose(found[0].rows.numpy(), new.rows, rtol=1e-12)
+    np.testing.assert_allclose(found[0].columns.numpy(), new.columns, rtol=1e-12)
+    np.testing.assert_allclose([float(found[1]), float(found[2])], [error[0], dual[0]], rtol=1e-12)
