@@ -8,14 +8,16 @@ namespace spadeful {
 
 namespace {
 // Measured over 2-D and 128-D clouds, clusters, uniform and integer costs, n = 64 .. 2000.
-// Row scans per row that paths alone may take before the auction is called: many if few rows are left or most
-// had ties, which make paths short and auctions long.
+//
+// Row scans per row that paths alone may take before the auction is called, if few rows are left or most had
+// ties, which make paths short and auctions long.
 constexpr std::size_t few_free = 50, patience = 30;
-constexpr std::size_t small = 400, reduction_bids = 2;  // row reduction pays up to this size, for so many bids a row
-constexpr double first_epsilon = 0.3;                  // of the mean reduced row minimum
-constexpr std::size_t bids_per_row = 6;                // bids per row before epsilon grows
-constexpr double epsilon_up = 10, epsilon_down = 8;
-constexpr std::size_t bid_cap = 400;                   // bids per row in all: past that, paths do the rest
+// Row reduction pays up to this size, for so many bids per row.
+constexpr std::size_t small_size = 400, reduction_bids = 2;
+// Epsilon starts from a share of what rows pay beyond the least, and grows after so many bids per row; past the
+// cap, paths do the rest.
+constexpr double first_epsilon = 0.3, epsilon_up = 10, epsilon_down = 8;
+constexpr std::size_t bids_per_row = 6, bid_cap = 400;
 }  // namespace
 
 BestTwo Assignment::best_two(std::size_t i) const {
@@ -300,7 +302,7 @@ bool Assignment::solve(const double* cost, std::size_t n, std::size_t spare, Wat
 
     double mean;
     if (!greedy(mean)) return false;
-    if (total <= small) reduce_rows();
+    if (total <= small_size) reduce_rows();
     std::size_t done = 0;
     const std::size_t left = free_rows_.size();
     std::size_t scans = left <= few_free || 2 * ties_ > total ? patience * total : 0;

@@ -1,6 +1,7 @@
 #include "forest.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace spadeful {
 
@@ -115,12 +116,12 @@ void Forest::start(const double* cost, std::size_t m, std::size_t n) {
     p_.assign(m, 0.0);
     root_.assign(m, -1);
     entry_.assign(m, -1);
-    tree_rows_.resize(m);
-    tree_columns_.resize(m);
+    first_row_.assign(m, -1);
+    first_column_.assign(m, -1);
+    next_row_.assign(m, -1);
+    next_column_.assign(n, -1);
     hits_.resize(n);
     for (std::size_t i = 0; i < m; ++i) {
-        tree_rows_[i].clear();
-        tree_columns_[i].clear();
         if (supply_[i] == 0) continue;
         offset_[i] = 0;
         root_[i] = static_cast<std::int32_t>(i);
@@ -158,14 +159,14 @@ void Forest::scan(std::size_t i) {
 void Forest::join(std::size_t j) {
     full_.set(j, infinity);
     const std::int32_t root = root_[static_cast<std::size_t>(nearest_[j])];
-    tree_columns_[static_cast<std::size_t>(root)].push_back(static_cast<std::int32_t>(j));
+    next_column_[j] = std::exchange(first_column_[static_cast<std::size_t>(root)], static_cast<std::int32_t>(j));
     for (std::int32_t k = flows_.first_in_column(j); k >= 0; k = flows_.link(k).next_in_column) {
         const auto i = static_cast<std::size_t>(flows_.link(k).row);
         if (offset_[i] < infinity) continue;
         offset_[i] = lambda_ - p_[i];
         root_[i] = root;
         entry_[i] = static_cast<std::int32_t>(j);
-        tree_rows_[static_cast<std::size_t>(root)].push_back(static_cast<std::int32_t>(i));
+        next_row_[i] = std::exchange(first_row_[static_cast<std::size_t>(root)], static_cast<std::int32_t>(i));
         scan(i);
     }
 }
@@ -219,7 +220,7 @@ bool Forest::take_over(std::size_t i) {
         const std::int32_t other = root_[static_cast<std::size_t>(nearest_[static_cast<std::size_t>(column)])];
         entry_[i] = column;
         root_[i] = other;
-        tree_rows_[static_cast<std::size_t>(other)].push_back(static_cast<std::int32_t>(i));
+        next_row_[i] = std::exchange(first_row_[static_cast<std::size_t>(other)], static_cast<std::int32_t>(i));
         return true;
     }
     return false;
@@ -227,21 +228,24 @@ bool Forest::take_over(std::size_t i) {
 
 // The tree of a root leaves the forest at the present prices; a root with mass left stays, alone.
 void Forest::fell(std::size_t root) {
-    for (const std::int32_t column : tree_columns_[root]) {
+    for (std::int32_t column = std::exchange(first_column_[root], -1); column >= 0;) {
         const auto j = static_cast<std::size_t>(column);
+        column = next_column_[j];
         beta_[j] = lambda_ - reach_[j];
         nearest_[j] = -1;
         full_.lower(j, lambda_);  // a lower bound, made exact when it comes up
     }
-    tree_columns_[root].clear();
     const auto leave = [&](std::size_t i) {
         if (take_over(i)) return;
         p_[i] = lambda_ - offset_[i];
         offset_[i] = infinity;
         entry_[i] = -1;
     };
-    for (const std::int32_t i : tree_rows_[root]) leave(static_cast<std::size_t>(i));
-    tree_rows_[root].clear();
+    for (std::int32_t row = std::exchange(first_row_[root], -1); row >= 0;) {
+        const auto i = static_cast<std::size_t>(row);
+        row = next_row_[i];  // before the row may go over to another tree
+        leave(i);
+    }
     if (supply_[root] == 0) leave(root);
 }
 

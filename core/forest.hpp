@@ -131,7 +131,8 @@ private:
     // Rows: offset_ is infinite outside the forest, where p_ holds.
     std::vector<double> offset_, p_;
     std::vector<std::int32_t> root_, entry_;  // entry_: the column a row joined behind, -1 for a root
-    std::vector<std::vector<std::int32_t>> tree_rows_, tree_columns_;
+    // Members of each root's tree, as linked lists: the first of a tree, the next of a member, -1 at the end.
+    std::vector<std::int32_t> first_row_, first_column_, next_row_, next_column_;
     std::vector<std::int32_t> hits_;
 };
 

@@ -108,7 +108,7 @@ Answer Solver::solve(const double* cost, std::size_t m, std::size_t n, const Uni
     Forest::Outcome outcome = forest_.solve(cost, m, n, units.supply, units.demand, limits, false, watch);
     if (outcome == Forest::Outcome::too_long) {
         const auto points = static_cast<std::size_t>(target / units.each);
-        if (assignment_.solve(cost, n, n - points, watch))
+        if (points > 0 && assignment_.solve(cost, n, n - points, watch))
             return from_assignment(cost, n, target % units.each, units, watch);
         outcome = forest_.solve(cost, m, n, units.supply, units.demand, {target}, false, watch);
     }

@@ -10,7 +10,6 @@ import spadeful as sp
 from truths import check_entropic, check_feasible, clouds, largest_mass, long_sweeps, objective_of, uniform
 
 KINDS = ("balanced", "partial", "kl", "kl of product", "tv", "tv of product")
-SMOOTH = KINDS[:4]
 
 
 def problem_of(kind, reg, tau=0.5):
@@ -40,7 +39,7 @@ def exact_of(problem):
 # Against independent solvers.
 
 
-@pytest.mark.parametrize("kind", SMOOTH)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reg", [0.2, 3.0])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_agrees_with_long_double_sweeps(kind, reg, weighted):
@@ -137,7 +136,7 @@ def test_a_large_penalty_approaches_balanced_transport(divergence, entropy):
         for tau in (1.0, 1e2, 1e5)
     ]
     assert off[2] < 1e-5
-    assert off[2] <= off[1] <= off[0]
+    assert off[2] <= off[1] + 1e-7 <= off[0] + 2e-7  # up to what the iteration leaves
 
 
 def test_full_mass_is_balanced():
@@ -252,7 +251,7 @@ def test_points_without_weight_might_as_well_be_absent(kind, reg):
     assert plan.matrix[a == 0].sum() == plan.matrix[:, b == 0].sum() == 0
 
 
-@pytest.mark.parametrize("kind", SMOOTH)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("reg", [1e-2, 0.1, 1.0])
 def test_forbidden_pairs_carry_nothing(kind, reg):
     """A very dear pair in their place gives the same plan."""
@@ -290,7 +289,7 @@ def test_the_error_names_the_problem_of_a_batch():
 # Batches and threads.
 
 
-@pytest.mark.parametrize("kind", SMOOTH)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_of_easy_and_hard_problems_is_its_problems_one_by_one(kind):
     cost, problem = clouds(9, 8), problem_of(kind, 0.1)
     batch = np.stack([1e-3 * cost, cost, 100 * cost, np.zeros_like(cost), clouds(9, 8, seed=5) - 3, 0.1 * cost])
@@ -374,7 +373,7 @@ def test_pot_gives_nan_at_small_regularisation(reg):
     check_entropic(sp.solve(cost, problem), cost, problem)
 
 
-@pytest.mark.parametrize("divergence", ["kl"])
+@pytest.mark.parametrize("divergence", ["kl", "tv"])
 def test_the_two_entropies_differ_by_a_constant_on_every_cost(divergence):
     """With m equal weights a side, the product's entropy is the plain one with costs raised by 2 reg log(m)."""
     cost, reg, m = clouds(8, 8), 0.1, 8

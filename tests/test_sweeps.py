@@ -69,7 +69,7 @@ def test_no_sweep_lowers_the_dual_objective(problem):
     assert duals[-1] <= sp.solve(cost[0], problem).objective + 1e-12
 
 
-@pytest.mark.parametrize("problem", PROBLEMS[:4], ids=str)
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_newton_steps_stop_where_sweeps_stop(problem):
     """Both have the same fixed point, and close to it one Newton step does what many sweeps do."""
     logs, now, steps = start(clouds(6, 5, seed=2)[None], problem)

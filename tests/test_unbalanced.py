@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import spadeful as sp
@@ -55,7 +55,6 @@ def test_total_variation_agrees_with_a_linear_program(tau, cost, data):
         with pytest.raises(ValueError, match="no optimum"):
             sp.solve(cost, variation(tau), a, b)
         return
-    assume(abs(expected) > 1e-6)
     plan = sp.solve(cost, variation(tau), a, b)
     assert plan.objective == pytest.approx(expected, rel=1e-8, abs=1e-7)
     assert abs(plan.gap) <= 1e-9 * (sum(variation(tau).taus) + abs(expected))
@@ -253,9 +252,9 @@ def test_wrong_weights_are_refused(problem, name, given_weights):
 
 
 @pytest.mark.parametrize("threads", [0, 1.5, "2"])
-def test_wrong_threads_are_refused(threads):
+def test_wrong_threads_are_refused(problem, threads):
     with pytest.raises((ValueError, TypeError), match="threads must be a whole number of at least 1, or None"):
-        sp.solve(np.ones((2, 3, 3)), variation(1.0), threads=threads)
+        sp.solve(np.zeros((2, 3, 3)), problem, threads=threads)
 
 
 @pytest.mark.torch

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spadeful import _core
-from spadeful.arrays import Floats, is_torch, read_cost, read_weights, refuse_bad_entries
+from spadeful.arrays import Floats, is_torch, read_cost, read_weights, refuse_bad_entries, to_numpy
 from spadeful.exact import check_threads
 from spadeful.plan import Indices, Plan
 from spadeful.problems import Partial, Problem, Unbalanced
@@ -25,6 +25,8 @@ from spadeful.sweeps import Array, Kernel, Potentials, Side, Steps, exponential,
 EASY, FACTOR = 0.05, 4.0
 #: The error that is good enough on the way.
 LOOSE = 1e-2
+#: The smallest regularisation that is told from none, as a share of the costs' spread.
+SMALLEST = 1e-10
 #: Below this a sum is nothing.
 TINY_SUM = 1e-300
 #: The error that is asked for where the last of it cannot be rounded away.
@@ -68,7 +70,7 @@ def steps_of(problem: Problem, reg: float, log_a: Array, log_b: Array) -> Steps:
         rows, columns = (at_most(log_weights) for log_weights in (log_a, log_b))
         return Steps(rows, columns, log_mass=math.log(problem.mass))
     rows, columns = (exactly(log_weights) for log_weights in (log_a, log_b))
-    return Steps(rows, columns)
+    return Steps(rows, columns, loose=True)
 
 
 def linear_dual(log_weights: Array) -> Callable[[Array], Array]:
@@ -181,7 +183,10 @@ def penalty(xp: Any, problem: Problem, sums: Array, weights: Array, tau: float) 
     """What one marginal of an unbalanced plan pays."""
     if isinstance(problem, Unbalanced) and problem.divergence == "tv":
         return tau * abs(sums - weights).sum(axis=1)
-    return tau * (xlogy(xp, sums, sums / weights) - sums + weights).sum(axis=1)
+    # Close to the weights the terms of the divergence cancel: there its series is exact.
+    x = sums / weights - 1
+    near = weights * x * x * (0.5 - x / 6)
+    return tau * xp.where(abs(x) < 1e-4, near, xlogy(xp, sums, sums / weights) - sums + weights).sum(axis=1)
 
 
 def xlogy(xp: Any, x: Array, y: Array) -> Array:
@@ -231,7 +236,12 @@ def solve_batch(
         if getattr(problem, "entropy", "plain") == "kl":
             bound = bound + problem.reg * a.sum() * b.sum()
         if exact:
-            plan = rounded(xp, plan, a, b, getattr(problem, "mass", 1.0), fill=not forbids)
+            mass = getattr(problem, "mass", 1.0)
+            plan = rounded(xp, plan, a, b, mass, fill=not forbids)
+            for i in np.flatnonzero(errors > tol) if forbids else ():
+                # Far from converged, and not every pair may be filled: the exact plan is at least feasible.
+                x, y = (np.ascontiguousarray(to_numpy(w)[0]) for w in (a, b))
+                plan[i] = xp.asarray(_core.solve(to_numpy(cost[i]), mass, x, y, 1).dense[0])
         extra = extra_of(problem, plan, a, b)
     return EntropicAnswer(plan, extra, bound, *prices_of(problem, at), errors, sweeps, errors <= tol)
 
@@ -262,7 +272,8 @@ def widened(answer: EntropicAnswer, rows: Array, columns: Array) -> EntropicAnsw
     answer.dense = spread_out(spread_out(answer.dense, 1, rows, 0.0), 2, columns, 0.0)
     for name, where in (("row_prices", rows), ("column_prices", columns)):
         values = getattr(answer, name)
-        setattr(answer, name, spread_out(values, 1, where, xp.amax(values, axis=1)[:, None]))
+        highest = xp.amax(values, axis=1)[:, None] if values.shape[1] else 0.0
+        setattr(answer, name, spread_out(values, 1, where, highest))
     return answer
 
 
@@ -291,6 +302,11 @@ def solve_entropic(cost: Any, problem: Problem, a: Any, b: Any, tol: float, max_
         a, b = (np.full((1, size), 1 / size) if w is None else w[None] for w, size in zip(weights, (m, n), strict=True))
     finite = values[np.isfinite(values)]
     spread = float(finite.max() - finite.min()) if finite.size else 0.0
+    if problem.reg < SMALLEST * spread:
+        raise ValueError(
+            f"reg must be at least {SMALLEST:g} of the costs' spread, {spread:g}. Got {problem.reg:g} instead; "
+            "for the exact plan pass reg=0."
+        )
 
     def part(which: slice) -> EntropicAnswer:
         return solve_alive(batch[which], problem, a, b, spread, tol, max_iter)
@@ -314,6 +330,14 @@ def solve_entropic(cost: Any, problem: Problem, a: Any, b: Any, tol: float, max_
     return Plan(shown, answer)
 
 
+def nothing(cost: Array) -> EntropicAnswer:
+    """The answer where no pair is left."""
+    zero = cost.sum(axis=2).sum(axis=1)
+    rows, columns = cost.sum(axis=2), cost.sum(axis=1)
+    converged = np.ones(1, dtype=np.bool_)
+    return EntropicAnswer(cost, zero, zero, zero, rows, columns, np.zeros(1), np.zeros(1, dtype=np.int64), converged)
+
+
 def solve_alive(
     cost: Array, problem: Problem, a: Array, b: Array, spread: float, tol: float, max_iter: int
 ) -> EntropicAnswer:
@@ -326,11 +350,17 @@ def solve_alive(
     answers = []
     for i in range(len(cost)):
         inner = cost[i][rows[i]][:, columns[i]][None]
-        answer = solve_batch(inner, problem, a[:, rows[i]], b[:, columns[i]], spread, tol, max_iter)
+        if 0 in inner.shape:
+            answer = nothing(inner)
+        else:
+            answer = solve_batch(inner, problem, a[:, rows[i]], b[:, columns[i]], spread, tol, max_iter)
         if isinstance(problem, Unbalanced):
             # Weights that nothing can reach still pay for being missed.
-            for tau, weights, kept in zip(problem.taus, (a, b), (rows[i], columns[i]), strict=True):
-                answer.extra = answer.extra + tau * weights[:, ~kept].sum()
-                answer.bound = answer.bound + tau * weights[:, ~kept].sum()
+            missed = sum(
+                t * w[:, ~kept].sum() for t, w, kept in zip(problem.taus, (a, b), (rows[i], columns[i]), strict=True)
+            )
+            if problem.entropy == "kl":
+                missed = missed + problem.reg * (a.sum() * b.sum() - a[:, rows[i]].sum() * b[:, columns[i]].sum())
+            answer.extra, answer.bound = answer.extra + missed, answer.bound + missed
         answers.append(widened(answer, rows[i], columns[i]))
     return joined(answers)

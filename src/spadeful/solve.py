@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from spadeful.entropic import solve_entropic
-from spadeful.exact import solve_exact
+from spadeful.exact import check_threads, solve_exact
 from spadeful.plan import Plan
-from spadeful.problems import Balanced, Partial, Problem, Unbalanced
+from spadeful.problems import Balanced, Partial, Problem, Unbalanced, is_number
 from spadeful.unbalanced import solve_unbalanced
+
+
+def check_limits(tol: object, max_iter: object) -> None:
+    """Refuse limits that no iteration could keep."""
+    if not is_number(tol) or not 0 < float(tol) < 1:  # type: ignore[arg-type]
+        raise ValueError(f"tol must be a number between 0 and 1. Got {tol!r} instead.")
+    if isinstance(max_iter, bool) or not isinstance(max_iter, Integral) or max_iter < 1:
+        raise ValueError(f"max_iter must be a whole number of at least 1. Got {max_iter!r} instead.")
 
 
 def solve(
@@ -51,6 +60,9 @@ def solve(
     >>> round(plan.value, 3), plan.converged
     (5.348, True)
     """
+    if threads is not None:
+        threads = check_threads(threads)
+    check_limits(tol, max_iter)
     if isinstance(problem, (Balanced, Partial, Unbalanced)) and problem.reg > 0:
         return solve_entropic(cost, problem, a, b, tol, max_iter, threads)
     if isinstance(problem, (Balanced, Partial)):

@@ -34,6 +34,8 @@ Array = Any  # numpy.ndarray or torch.Tensor, of float64
 FAR = 60.0
 #: Sweeps between two looks at how fast the error falls.
 LOOK = 20
+#: Newton steps in one go; a few are the rule.
+MOST_STEPS = 100
 #: Sums below this are of rows or columns that carry nothing.
 TINY = 1e-280
 
@@ -81,6 +83,7 @@ class Steps:
     columns: Side
     log_mass: float | None = None  # of the total, where it is prescribed apart from the marginals
     shift: Callable[[Potentials], Potentials] | None = None  # the best constant to move from columns to rows
+    loose: bool = False  # whether such a constant changes nothing, and is to be kept at 0
 
     def dual(self, at: Potentials, mass: Array) -> Array:
         """The dual objective of potentials whose plan has this mass, in units of the regularisation."""
@@ -160,7 +163,9 @@ def sweep(kernel: Kernel, old: Potentials, steps: Steps) -> tuple[Potentials, Ar
     new = replace(old, rows=rows)
     sums = kernel.log_column_sums(new)
     new = replace(new, columns=steps.columns.step(steps.columns.log_weights - sums))
-    mass = xp.exp(new.columns + sums).sum(axis=1)
+    carried = xp.exp(new.columns + sums)
+    error = xp.maximum(error, abs(carried - xp.exp(old.columns + sums)).sum(axis=1))
+    mass = carried.sum(axis=1)
     if steps.log_mass is not None:
         change = steps.log_mass - xp.log(mass)
         mass = xp.full_like(mass, math.exp(steps.log_mass))
@@ -189,7 +194,7 @@ def newton(plan: Array, xp: Any, now: Potentials, steps: Steps, damping: float) 
     system = (1 + damping) * eye - e[:, :, None] * (q @ (d[:, :, None] * p))
     right = to_columns - e * (q @ to_rows[:, :, None])[:, :, 0]
     if steps.log_mass is None:
-        if steps.shift is None:  # a constant moved from rows to columns changes nothing: keep it at 0
+        if steps.loose:
             system = system + (column_sums / column_sums.sum(axis=1)[:, None])[:, None, :]
         columns = xp.linalg.solve(system, right[:, :, None])[:, :, 0]
         total = xp.zeros_like(now.total)
@@ -221,7 +226,9 @@ def polish(kernel: Kernel, now: Potentials, steps: Steps, error: float, tol: flo
     """Newton steps for one problem, damped as much as they need to beat a sweep (Levenberg, Marquardt)."""
     xp, logs = kernel.xp, kernel.logs
     damping = 1e-9
-    while error > tol:
+    for _ in range(MOST_STEPS):
+        if error <= tol:
+            break
         plan = exponential(xp, logs, now)
         here = Kernel(xp, logs, now, plan)
         swept, _, reached = sweep(here, now, steps)

@@ -75,11 +75,11 @@ def solve_unbalanced(cost: Any, problem: Unbalanced, a: Any = None, b: Any = Non
     weights = read_weights(a, "a", values.shape[-2]), read_weights(b, "b", values.shape[-1])
     low = values.min()
     if problem.divergence == "kl":
-        answer = one_by_one(values, weights, lambda c, x, y: kl_problem(c, x, y, problem.taus))
+        answer = one_by_one(values, weights, sum(problem.taus), lambda c, x, y: kl_problem(c, x, y, problem.taus))
     elif low >= abs(problem.taus[0] - problem.taus[1]):
         answer = along_path(values, problem.taus, weights, check_threads(threads))
     else:
-        answer = one_by_one(values, weights, lambda c, x, y: by_pools(c, x, y, problem.taus))
+        answer = one_by_one(values, weights, sum(problem.taus), lambda c, x, y: by_pools(c, x, y, problem.taus))
     return Plan(cost if hasattr(cost, "ndim") else values, answer)
 
 
@@ -111,7 +111,7 @@ def along_path(cost: NDArray[Any], taus: tuple[float, float], weights: Weights, 
 Solve = Callable[[Floats, Floats, Floats], tuple[Indices, Indices, Floats, float, float, Floats, Floats]]
 
 
-def one_by_one(cost: NDArray[Any], weights: Weights, solve: Solve) -> UnbalancedAnswer:
+def one_by_one(cost: NDArray[Any], weights: Weights, scale: float, solve: Solve) -> UnbalancedAnswer:
     """Each problem of a batch by itself: (rows, columns, masses, extra, bound, f, g)."""
     *_, m, n = cost.shape
     a, b = filled(weights[0], m), filled(weights[1], n)
@@ -121,7 +121,7 @@ def one_by_one(cost: NDArray[Any], weights: Weights, solve: Solve) -> Unbalanced
     problems = np.repeat(np.arange(len(parts)), [len(r) for r in rows]) if cost.ndim == 3 else None
     triplets = (problems, np.concatenate(rows), np.concatenate(columns), np.concatenate(masses))
     objectives = np.array([c[i, j] @ p for c, i, j, p in zip(batch, rows, columns, masses, strict=True)]) + extra
-    certified = np.asarray(abs(objectives - bound) <= PROMISED * abs(objectives) + 1e-300)
+    certified = np.asarray(abs(objectives - bound) <= PROMISED * (abs(objectives) + 1e-9 * scale))
     if not certified.all():
         warnings.warn(
             f"The certified gap is above {PROMISED:g} of the objective for {int((~certified).sum())} of {len(batch)} "
@@ -193,7 +193,7 @@ def exact_kl(cost: Floats, a: Floats, b: Floats, taus: tuple[float, float]) -> t
     for _ in range(MAX_STEPS):
         with np.errstate(over="ignore"):
             dual = kl_dual(a, b, taus, f, g)
-        if np.isfinite(dual) and kl_gap(cost, plan, a, b, taus, f, g) <= EXACT * abs(dual):
+        if np.isfinite(dual) and kl_gap(cost, plan, a, b, taus, f, g) <= EXACT * (abs(dual) + 1e-6 * sum(taus)):
             break
         some = plan > 0
         mu = CENTRING * (plan[some] @ slack[some]) / np.count_nonzero(some)
