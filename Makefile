@@ -38,6 +38,8 @@ bare: .venv-bare/wheel.stamp
 
 bench: .venv/dev.stamp .venv/core.stamp ## measure speed and memory against other solvers
 	$(BIN)/python benchmarks/run.py --force
+	$(BIN)/python benchmarks/entropic.py --force
+	$(BIN)/python benchmarks/readme.py
 
 docs: .venv/docs.stamp .venv/core.stamp ## build the documentation into docs/_build
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build
