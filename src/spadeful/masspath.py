@@ -101,6 +101,8 @@ def mass_path(cost: Any, a: Any = None, b: Any = None) -> MassPath:
     a, b : array (m,), array (n,), optional
         Weights of the rows and columns, each summing to 1; uniform if absent.
 
+    Examples
+    --------
     >>> import numpy as np, spadeful as sp
     >>> path = sp.mass_path(np.array([[1.0, 2.0, np.inf]]), b=np.array([0.5, 0.25, 0.25]))
     >>> path.masses, path.prices

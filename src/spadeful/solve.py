@@ -47,6 +47,8 @@ def solve(
     threads : int, optional
         How many problems of a batch to solve at a time; all cores if absent. It does not change the answer.
 
+    Examples
+    --------
     >>> import numpy as np, spadeful as sp
     >>> x, y = np.arange(1.0, 4.0), np.arange(3.0, 6.0)
     >>> cost = 1 + (x[:, None] - y) ** 2
