@@ -367,7 +367,7 @@ def test_pot_gives_nan_for_one_dear_pair():
 
 @pytest.mark.parametrize("reg", [1e-1, 1e-2, 1e-3, 1e-4])
 def test_pot_gives_nan_at_small_regularisation(reg):
-    """POT issue 723."""
+    """POT #723."""
     cost = clouds(12, 12)
     problem = sp.Partial(0.5, reg * cost.max())
     check_entropic(sp.solve(cost, problem), cost, problem)
@@ -387,7 +387,7 @@ def test_the_two_entropies_differ_by_a_constant_on_every_cost(divergence):
 
 
 def test_pot_leaves_open_which_term_a_cost_is():
-    """POT issue 245: value is the transport part, objective all of it."""
+    """POT #245: value is the transport part, objective all of it."""
     cost = clouds(5, 6)
     problem = sp.Unbalanced(0.5, 0.1)
     plan = sp.solve(cost, problem)
@@ -397,7 +397,7 @@ def test_pot_leaves_open_which_term_a_cost_is():
 
 
 def test_no_library_solves_a_batch_of_partial_problems():
-    """POT issue 392."""
+    """POT #392."""
     batch = np.random.default_rng(1).random((30, 6, 6))
     plans = sp.solve(batch, sp.Partial(0.5, 0.05))
     np.testing.assert_allclose(plans.mass, 0.5, atol=1e-9)
