@@ -37,8 +37,7 @@ def section(results: dict[str, Any], entropic: dict[str, Any]) -> str:
     lines += [
         f"A batch of 256 problems of 100 points at s = 0.75 on two cores is {min(loops):.0f} to {max(loops):.0f} times "
         f"faster than a loop over POT, and {min(threads):.2f} to {max(threads):.2f} times faster than on one core. "
-        "On integer costs at s = 0.9, lapx with dummy points comes close to or ahead of us; "
-        "with general weights on hard costs POT's network simplex is faster.",
+        "On integer costs at s = 0.9, lapx with dummy points comes close to or ahead of us.",
         "",
         "| entropic, to a marginal error of 1e-6 | ms | times faster than |",
         "| --- | ---: | --- |",

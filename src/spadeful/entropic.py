@@ -166,7 +166,6 @@ def rounded(xp: Any, plan: Array, a: Array, b: Array, mass: float, fill: bool) -
     product of what rows and columns have left. With s' the mass after scaling, row i gets (s - s') / (1 - s')
     of what it has left, which is at most all of it. For mass 1 this is the rounding of Altschuler et al. (2017).
     """
-    one = xp.ones_like(plan[:, 0, 0])[:, None]
     plan = plan * xp.clip(a / xp.clip(plan.sum(axis=2), TINY_SUM, None), None, 1.0)[:, :, None]
     plan = plan * xp.clip(b / xp.clip(plan.sum(axis=1), TINY_SUM, None), None, 1.0)[:, None, :]
     total = plan.sum(axis=2).sum(axis=1)[:, None]
@@ -176,7 +175,7 @@ def rounded(xp: Any, plan: Array, a: Array, b: Array, mass: float, fill: bool) -
     rows, columns = xp.clip(a - plan.sum(axis=2), 0.0, None), xp.clip(b - plan.sum(axis=1), 0.0, None)
     missing = xp.clip(mass - plan.sum(axis=2).sum(axis=1)[:, None], 0.0, None)
     left = xp.clip(rows.sum(axis=1)[:, None] * columns.sum(axis=1)[:, None], TINY_SUM, None)
-    return plan + (rows * (missing * one / left))[:, :, None] * columns[:, None, :]
+    return plan + (rows * (missing / left))[:, :, None] * columns[:, None, :]
 
 
 def penalty(xp: Any, problem: Problem, sums: Array, weights: Array, tau: float) -> Array:
