@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 
 #include <algorithm>
@@ -16,9 +17,11 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "solver.hpp"
+#include "sweeps.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -318,6 +321,60 @@ std::unique_ptr<Path> path(const Array& cost, const std::optional<Vector>& a, co
     return result;
 }
 
+using Batch = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Rows = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using StepOf = std::tuple<double, double, double, double>;  // share, low, high, tau: see Side
+
+void check_shapes(const Batch& logs, const Rows& rows, const Rows& columns, const Numbers& totals) {
+    const std::size_t k = logs.shape(0), m = logs.shape(1), n = logs.shape(2);
+    if (rows.shape(0) != k || rows.shape(1) != m || columns.shape(0) != k || columns.shape(1) != n || totals.shape(0) != k)
+        throw nb::value_error("the potentials must have the shapes (k, m), (k, n) and (k,) of the logarithms");
+}
+
+// Potentials are moved in place; returns the sweeps made and the errors left.
+nb::tuple sweeps(const Batch& logs, const Rows& rows, const Rows& columns, const Numbers& totals, const Vector& log_a,
+                 const Vector& log_b, const StepOf& row_step, const StepOf& column_step, double mass, double tol,
+                 std::size_t most, double worth) {
+    check_shapes(logs, rows, columns, totals);
+    const std::size_t k = logs.shape(0), m = logs.shape(1), n = logs.shape(2);
+    if (log_a.shape(0) != m || log_b.shape(0) != n) throw nb::value_error("the weights must have the shapes (m,) and (n,)");
+    const auto side = [](const Vector& log_weights, const StepOf& step) {
+        const auto [share, low, high, tau] = step;
+        return Side{log_weights.data(), share, low, high, tau};
+    };
+    const SweepRule rule{side(log_a, row_step), side(log_b, column_step), mass};
+    const Patience patience{tol, most, worth};
+    std::vector<std::int64_t> counts(k);
+    std::vector<double> errors(k);
+    with_words("", 1.0, [&] {
+        nb::gil_scoped_release release;
+        SignalWatch watch;
+        Sweeper sweeper;
+        for (std::size_t p = 0; p < k; ++p) {
+            const Swept swept = sweeper.run(logs.data() + p * m * n, m, n, rule, patience, rows.data() + p * m,
+                                            columns.data() + p * n, totals.data() + p, watch);
+            counts[p] = static_cast<std::int64_t>(swept.count);
+            errors[p] = swept.error;
+        }
+    });
+    return nb::make_tuple(to_numpy(std::move(counts), {k}), to_numpy(std::move(errors), {k}));
+}
+
+// The plans of some potentials (k, m, n).
+auto plans(const Batch& logs, const Rows& rows, const Rows& columns, const Numbers& totals) {
+    check_shapes(logs, rows, columns, totals);
+    const std::size_t k = logs.shape(0), m = logs.shape(1), n = logs.shape(2);
+    std::vector<double> values(k * m * n);
+    {
+        nb::gil_scoped_release release;
+        for (std::size_t p = 0; p < k; ++p)
+            exponentials(logs.data() + p * m * n, m, n, rows.data() + p * m, columns.data() + p * n, totals.data()[p],
+                         values.data() + p * m * n);
+    }
+    return to_numpy(std::move(values), {k, m, n});
+}
+
 auto copy_of(const std::vector<double>& values) {
     return to_numpy(std::vector<double>(values), {values.size()});
 }
@@ -350,6 +407,11 @@ NB_MODULE(_core, m) {
           "along the mass path, or by whatever is quickest.");
     m.def("path", &path, "cost"_a, "a"_a.none(), "b"_a.none(), "Solve for every mass.");
     m.def("certify", &certify, "cost"_a, "prices"_a, "column_prices"_a, "Row prices of a feasible dual solution.");
+    m.def("sweeps", &sweeps, "logs"_a, "rows"_a, "columns"_a, "totals"_a, "log_a"_a, "log_b"_a, "row_step"_a,
+          "column_step"_a, "mass"_a, "tol"_a, "most"_a, "worth"_a,
+          "Sweep each problem of a batch until it has converged or more than `worth` sweeps are in sight; moves the "
+          "potentials, returns sweeps and errors. A step is (share, low, high, tau).");
+    m.def("plans", &plans, "logs"_a, "rows"_a, "columns"_a, "totals"_a, fresh, "exp(logs + rows + columns + totals)");
     m.def("simd_level", [] { return std::string(kernels().name); }, "The instruction set in use.");
     m.def("choose_simd_level", [](const std::string& name) { return choose_kernels(name.c_str()); }, "name"_a,
           "Use 'scalar', 'avx2', 'avx512' or 'best'; false if this machine has no such level.");

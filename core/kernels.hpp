@@ -16,6 +16,9 @@ constexpr std::size_t block_size = 64;
 
 constexpr std::size_t blocks(std::size_t n) { return (n + block_size - 1) / block_size; }
 
+// Rows that are multiplied by a vector in one go.
+constexpr std::size_t row_group = 4;
+
 // The smallest sum, where it first stands, and the smallest of the others.
 struct BestTwo {
     double first = infinity;
@@ -38,6 +41,12 @@ struct Kernels {
     double (*minimum)(const double* x, std::size_t n);
     // low[j] = min(low[j], x[j]); false if an x is not finite, or beyond about 1e304
     bool (*fold_minimum)(const double* x, double* low, std::size_t n);
+    // out[j] = exp(x[j] + y[j] + shift), to a few units in the last place; below 1e-307 it is 0
+    void (*exponentials)(const double* x, const double* y, double shift, double* out, std::size_t n);
+    // out[r] = sum of x[r n + j] y[j] over j < n, for rows r = 0, 1, ..., row_group - 1
+    void (*dots)(const double* x, const double* y, double* out, std::size_t n);
+    // sums[j] += sum of x[r n + j] scale[r] over the rows r of a group
+    void (*add_rows)(const double* x, const double* scale, double* sums, std::size_t n);
 };
 
 // The table in use: the best that the processor has, unless choose_kernels() named another.

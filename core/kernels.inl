@@ -132,9 +132,79 @@ bool fold_minimum(const double* x, double* low, std::size_t n) {
     return finite;
 }
 
+// Range reduction by multiples of log 2 (in two parts), then the Taylor polynomial, exact to rounding for
+// |r| <= log(2) / 2.
+template <class L>
+typename L::Vector exponential(typename L::Vector x) {
+    using V = typename L::Vector;
+    constexpr double lowest = -707.0, highest = 709.0;
+    constexpr double factors[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
+                                  1.0 / 5040,      1.0 / 720,      1.0 / 120,     1.0 / 24,     1.0 / 6,
+                                  1.0 / 2,         1.0,            1.0};
+    const V low = L::fill(lowest), high = L::fill(highest), magic = L::fill(0x1.8p52);
+    const V inside = L::max(L::min(x, high), low);
+    const V shifted = L::add(L::multiply(inside, L::fill(0x1.71547652b82fep+0)), magic);
+    const V count = L::subtract(shifted, magic);
+    V r = L::subtract(inside, L::multiply(count, L::fill(0x1.62e42feep-1)));
+    r = L::subtract(r, L::multiply(count, L::fill(0x1.a39ef35793c76p-33)));
+    V sum = L::fill(factors[0]);
+    for (std::size_t i = 1; i < sizeof factors / sizeof *factors; ++i)
+        sum = L::add(L::multiply(sum, r), L::fill(factors[i]));
+    sum = L::multiply(sum, L::power_of_two(shifted));
+    sum = L::where_less(x, low, L::fill(0.0), sum);
+    return L::where_less(high, x, L::fill(infinity), sum);
+}
+
+template <class L>
+void exponentials(const double* x, const double* y, double shift, double* out, std::size_t n) {
+    const auto by = L::fill(shift);
+    std::size_t j = 0;
+    for (; j + L::width <= n; j += L::width)
+        L::store(out + j, exponential<L>(L::add(L::add(L::load(x + j), L::load(y + j)), by)));
+    for (; j < n; ++j) out[j] = exponential<Scalar>((x[j] + y[j]) + shift);
+}
+
+// Terms are dealt out to eight partial sums at every width, so that the result is the same.
+template <class L>
+void dots(const double* x, const double* y, double* out, std::size_t n) {
+    constexpr std::size_t parts = 8, registers = parts / L::width;
+    typename L::Vector sums[row_group][registers];
+    for (auto& row : sums)
+        for (auto& sum : row) sum = L::fill(0.0);
+    std::size_t j = 0;
+    for (; j + parts <= n; j += parts)
+        for (std::size_t p = 0; p < registers; ++p) {
+            const auto factor = L::load(y + j + p * L::width);
+            for (std::size_t r = 0; r < row_group; ++r)
+                sums[r][p] = L::add(sums[r][p], L::multiply(L::load(x + r * n + j + p * L::width), factor));
+        }
+    for (std::size_t r = 0; r < row_group; ++r) {
+        double each[parts];
+        for (std::size_t p = 0; p < registers; ++p) L::store(each + p * L::width, sums[r][p]);
+        for (std::size_t rest = j; rest < n; ++rest) each[rest - j] += x[r * n + rest] * y[rest];
+        out[r] = ((each[0] + each[4]) + (each[2] + each[6])) + ((each[1] + each[5]) + (each[3] + each[7]));
+    }
+}
+
+template <class L>
+void add_rows(const double* x, const double* scale, double* sums, std::size_t n) {
+    static_assert(row_group == 4);
+    const auto s0 = L::fill(scale[0]), s1 = L::fill(scale[1]), s2 = L::fill(scale[2]), s3 = L::fill(scale[3]);
+    const double *x1 = x + n, *x2 = x1 + n, *x3 = x2 + n;
+    std::size_t j = 0;
+    for (; j + L::width <= n; j += L::width) {
+        const auto first = L::add(L::multiply(L::load(x + j), s0), L::multiply(L::load(x1 + j), s1));
+        const auto second = L::add(L::multiply(L::load(x2 + j), s2), L::multiply(L::load(x3 + j), s3));
+        L::store(sums + j, L::add(L::load(sums + j), L::add(first, second)));
+    }
+    for (; j < n; ++j)
+        sums[j] += (x[j] * scale[0] + x1[j] * scale[1]) + (x2[j] * scale[2] + x3[j] * scale[3]);
+}
+
 template <class L>
 constexpr Kernels table(const char* name) {
-    return {name, best_two<L>, relax<L>, find<L>, find_sum<L>, below<L>, minimum<L>, fold_minimum<L>};
+    return {name, best_two<L>, relax<L>, find<L>, find_sum<L>, below<L>, minimum<L>, fold_minimum<L>,
+            exponentials<L>, dots<L>, add_rows<L>};
 }
 
 }  // namespace

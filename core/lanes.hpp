@@ -1,6 +1,8 @@
 // One register of doubles, at the three widths that we compile for.
 #pragma once
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
@@ -25,6 +27,14 @@ struct Scalar {
     static Vector where_less(Vector a, Vector b, Vector yes, Vector no) { return a < b ? yes : no; }
     static Vector where_equal(Vector a, Vector b, Vector yes, Vector no) { return a == b ? yes : no; }
     static double lowest(Vector v) { return v; }
+    // 2^n, where v = 1.5 * 2^52 + n: the lowest bits of such a number are those of n.
+    static Vector power_of_two(Vector v) {
+        std::uint64_t bits;
+        std::memcpy(&bits, &v, sizeof bits);
+        bits = (bits + 1023) << 52;
+        std::memcpy(&v, &bits, sizeof bits);
+        return v;
+    }
 };
 
 #if defined(__AVX2__)
@@ -52,6 +62,10 @@ struct Avx2 {
         const __m128d half = _mm_min_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
         return _mm_cvtsd_f64(_mm_min_sd(half, _mm_unpackhi_pd(half, half)));
     }
+    static Vector power_of_two(Vector v) {
+        const __m256i bits = _mm256_add_epi64(_mm256_castpd_si256(v), _mm256_set1_epi64x(1023));
+        return _mm256_castsi256_pd(_mm256_slli_epi64(bits, 52));
+    }
 };
 #endif
 
@@ -77,6 +91,10 @@ struct Avx512 {
         return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ), no, yes);
     }
     static double lowest(Vector v) { return _mm512_reduce_min_pd(v); }
+    static Vector power_of_two(Vector v) {
+        const __m512i bits = _mm512_add_epi64(_mm512_castpd_si512(v), _mm512_set1_epi64(1023));
+        return _mm512_castsi512_pd(_mm512_slli_epi64(bits, 52));
+    }
 };
 #endif
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import spadeful as sp
+from spadeful import _core, entropic
 from spadeful.entropic import steps_of
-from spadeful.sweeps import Kernel, Potentials, exponential, iterate, log_sum_exp, newton, sweep
+from spadeful.sweeps import Kernel, Potentials, exponential, iterate, log_sum_exp, newton, run, sweep
 from truths import clouds, uniform
 
 PROBLEMS = [
@@ -92,15 +93,93 @@ def test_newton_steps_stop_where_sweeps_stop(problem):
 def test_problems_of_a_batch_do_not_touch_each_other(problem):
     batch = np.stack([0.01 * clouds(5, 6), clouds(5, 6, seed=3), 0.3 * clouds(5, 6, seed=4)])
     logs, at, steps = start(batch, problem)
-    together, counts, errors = iterate(Kernel.make(np, logs, at), at, steps, 1e-6, 5000)
+    together, counts, errors = iterate(np, logs, at, steps, 1e-6, 5000)
     assert (errors <= 1e-6).all()
     assert counts.min() < counts.max()  # easy ones are put aside
     for i in range(3):
         one = slice(i, i + 1)
-        alone, count, _ = iterate(Kernel.make(np, logs[one], at.pick(one)), at.pick(one), steps, 1e-6, 5000)
+        alone, count, _ = iterate(np, logs[one], at.pick(one), steps, 1e-6, 5000)
         assert count[0] == counts[i]
         np.testing.assert_allclose(together.rows[i], alone.rows[0], atol=1e-9)
         np.testing.assert_allclose(together.columns[i], alone.columns[0], atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:overflow", "ignore:invalid value")
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_the_core_sweeps_by_the_same_formulas(problem, scale):
+    """Also where the exponentials of the costs vanish."""
+    logs, now, steps = start(scale * clouds(7, 5)[None], problem)
+    if steps.mass:
+        now.total[:] = -logs.max()
+    compiled = now * 1.0
+    for _ in range(5):
+        now, error, _ = sweep(Kernel.make(np, logs, now), now, steps)
+        count, found = run(np, logs, compiled, steps, 0.0, 1)
+        assert count.tolist() == [1]
+        for name in ("rows", "columns", "total"):
+            np.testing.assert_allclose(getattr(compiled, name), getattr(now, name), rtol=1e-12, atol=1e-11)
+        np.testing.assert_allclose(found, error, rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("level", ["scalar", "avx2", "avx512"])
+def test_exponentials_and_sweeps_have_the_same_bits_at_every_level(level):
+    rng = np.random.default_rng(5)
+    logs, rows, columns = rng.uniform(-800, 750, (2, 9, 13)), rng.normal(size=(2, 9)), rng.normal(size=(2, 13))
+    near, at, steps = start(np.stack([clouds(9, 13), clouds(9, 13, seed=1)]), sp.Unbalanced(0.5, 0.2))
+    results = []
+    try:
+        for name in ("best", level):
+            if not _core.choose_simd_level(name):
+                pytest.skip(f"this processor has no {level}")
+            there = at * 1.0
+            run(np, near, there, steps, 0.0, 30)
+            results.append([_core.plans(logs, rows, columns, np.zeros(2)), there.rows, there.columns])
+    finally:
+        _core.choose_simd_level("best")
+    with np.errstate(over="ignore", under="ignore"):
+        truth = np.exp(logs + (columns[:, None, :] + rows[:, :, None]))
+    normal = (truth > 1e-306) & (truth < 1e307)
+    assert normal.any()
+    np.testing.assert_allclose(results[0][0][normal], truth[normal], rtol=1e-12)
+    for best, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(best, other)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"rows": np.zeros((1, 3))}, "potentials must have"), ({"log_a": np.zeros(3)}, "weights must have")],
+)
+def test_the_core_refuses_shapes_that_do_not_fit(wrong, message):
+    step = (1.0, -np.inf, np.inf, 0.0)
+    given = {"rows": np.zeros((1, 4)), "columns": np.zeros((1, 5)), "totals": np.zeros(1)}
+    given |= {"log_a": np.zeros(4), "log_b": np.zeros(5)}
+    with pytest.raises(ValueError, match=message):
+        _core.sweeps(
+            np.zeros((1, 4, 5)),
+            **(given | wrong),
+            row_step=step,
+            column_step=step,
+            mass=0.0,
+            tol=1.0,
+            most=1,
+            worth=1.0,
+        )
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_tensors_on_a_device_give_the_same_plan(problem, monkeypatch):
+    """The processor's memory stands in for the device's."""
+    torch = pytest.importorskip("torch")
+    costs = np.stack([0.01 * clouds(5, 6), clouds(5, 6, seed=3), 0.3 * clouds(5, 6, seed=4)])
+    costs[1, 0, 0] = np.inf
+    plan = sp.solve(costs, problem)
+    monkeypatch.setattr(entropic, "on_device", entropic.is_torch)
+    found = sp.solve(torch.tensor(costs), problem)
+    assert isinstance(found._answer.dense, torch.Tensor)
+    np.testing.assert_allclose(found.matrix.numpy(), plan.matrix, atol=1e-6)
+    np.testing.assert_allclose(found.objective.numpy(), plan.objective, atol=1e-6)
 
 
 @pytest.mark.torch

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,16 @@ from spadeful.arrays import Floats, is_torch, read_cost, read_weights, refuse_ba
 from spadeful.exact import check_threads
 from spadeful.plan import Indices, Plan
 from spadeful.problems import Partial, Problem, Unbalanced
-from spadeful.sweeps import Array, Kernel, Potentials, Side, Steps, exponential, iterate, log_sum_exp
+from spadeful.sweeps import Array, Potentials, Side, Steps, exponential, iterate
 
 #: Regularisations above this share of the costs' spread are solved at once; smaller ones in steps of FACTOR.
-EASY, FACTOR = 0.05, 4.0
+EASY, FACTOR = 0.005, 4.0
 #: The error that is good enough on the way.
 LOOSE = 1e-2
 #: The smallest regularisation that is told from none, as a share of the costs' spread.
 SMALLEST = 1e-10
+#: Entries of the problems that are solved together, so that they stay in a processor's cache.
+CHUNK = 1 << 16
 #: Below this a sum is nothing.
 TINY_SUM = 1e-300
 #: The error that is asked for where the last of it cannot be rounded away.
@@ -41,8 +42,10 @@ class NotConverged(UserWarning):
 class EntropicAnswer:
     """Dense plans with their potentials' prices; see `plan.Answer`."""
 
+    problem: Problem
+    a: Array
+    b: Array
     dense: Array
-    extra: Array
     bound: Array
     prices: Array
     row_prices: Array
@@ -51,6 +54,17 @@ class EntropicAnswer:
     sweeps: Indices
     converged: NDArray[np.bool_]
     triplets = None
+
+    @cached_property
+    def extra(self) -> Array:
+        """Penalties and entropy."""
+        with np.errstate(all="ignore"):
+            return extra_of(self.problem, self.dense, self.a, self.b)
+
+
+def on_device(cost: Any) -> bool:
+    """Whether a cost stays where it is, or is solved in the processor's memory."""
+    return is_torch(cost) and cost.device.type != "cpu"
 
 
 def namespace(x: Any) -> Any:
@@ -61,77 +75,27 @@ def namespace(x: Any) -> Any:
 def steps_of(problem: Problem, reg: float, log_a: Array, log_b: Array) -> Steps:
     """The steps of a problem at some regularisation."""
     if isinstance(problem, Unbalanced):
-        sides = zip((log_a, log_b), problem.taus, strict=True)
+        tau_a, tau_b = (tau / reg for tau in problem.taus)
         make = kullback_leibler if problem.divergence == "kl" else total_variation
-        rows, columns = (make(log_weights, tau / reg) for log_weights, tau in sides)
-        shift = translation(problem.taus, reg, log_a, log_b) if problem.divergence == "kl" else None
-        return Steps(rows, columns, shift=shift)
+        return Steps(make(log_a, tau_a), make(log_b, tau_b))
     if isinstance(problem, Partial) and problem.mass < 1:
-        rows, columns = (at_most(log_weights) for log_weights in (log_a, log_b))
-        return Steps(rows, columns, log_mass=math.log(problem.mass))
-    rows, columns = (exactly(log_weights) for log_weights in (log_a, log_b))
-    return Steps(rows, columns, loose=True)
-
-
-def linear_dual(log_weights: Array) -> Callable[[Array], Array]:
-    weights = namespace(log_weights).exp(log_weights)
-    return lambda potential: (weights * potential).sum(axis=1)
-
-
-def exactly(log_weights: Array) -> Side:
-    """The sums are the weights."""
-    xp = namespace(log_weights)
-    return Side(log_weights, lambda x: x, xp.ones_like, linear_dual(log_weights))
+        return Steps(at_most(log_a), at_most(log_b), mass=problem.mass)
+    return Steps(Side(log_a), Side(log_b), loose=True)
 
 
 def at_most(log_weights: Array) -> Side:
     """The sums are at most the weights."""
-    xp = namespace(log_weights)
-    return Side(
-        log_weights,
-        lambda x: xp.clip(x, None, 0.0),
-        lambda x: xp.where(x < 0, xp.ones_like(x), xp.zeros_like(x)),
-        linear_dual(log_weights),
-    )
+    return Side(log_weights, high=0.0)
 
 
 def kullback_leibler(log_weights: Array, tau: float) -> Side:
     """The sums pay tau times their divergence from the weights; tau in units of the regularisation."""
-    xp = namespace(log_weights)
-    weights, share = xp.exp(log_weights), tau / (tau + 1)
-    return Side(
-        log_weights,
-        lambda x: share * x,
-        lambda x: xp.full_like(x, share),
-        lambda potential: -tau * (weights * xp.expm1(-potential / tau)).sum(axis=1),
-    )
+    return Side(log_weights, share=tau / (tau + 1), tau=tau)
 
 
 def total_variation(log_weights: Array, tau: float) -> Side:
     """The sums pay tau times their distance from the weights; tau in units of the regularisation."""
-    xp = namespace(log_weights)
-    return Side(
-        log_weights,
-        lambda x: xp.clip(x, -tau, tau),
-        lambda x: xp.where(abs(x) < tau, xp.ones_like(x), xp.zeros_like(x)),
-        linear_dual(log_weights),
-    )
-
-
-def translation(
-    taus: tuple[float, float], reg: float, log_a: Array, log_b: Array
-) -> Callable[[Potentials], Potentials]:
-    """The best constant to move from columns to rows: sweeps alone find it slowly (Sejourne et al., 2022)."""
-    xp = namespace(log_a)
-    tau_a, tau_b = (tau / reg for tau in taus)
-
-    def shift(at: Potentials) -> Potentials:
-        rows = log_sum_exp(xp, log_a - at.rows / tau_a, 1)
-        columns = log_sum_exp(xp, log_b - at.columns / tau_b, 1)
-        by = ((rows - columns) * (tau_a * tau_b / (tau_a + tau_b)))[:, None]
-        return Potentials(at.rows + by, at.columns - by, at.total)
-
-    return shift
+    return Side(log_weights, low=-tau, high=tau)
 
 
 def anneal(
@@ -140,18 +104,22 @@ def anneal(
     """Potentials of a batch (k, m, n), a small regularisation approached through larger ones."""
     xp = namespace(cost)
     k, m, n = cost.shape
-    against = log_a[:, :, None] + log_b[:, None, :] if getattr(problem, "entropy", "") == "kl" else 0.0
     reg = max(problem.reg, EASY * spread)
     now = Potentials(xp.zeros_like(cost[:, :, 0]), xp.zeros_like(cost[:, 0, :]), xp.zeros_like(cost[:, 0, 0]))
     if isinstance(problem, Partial) and problem.mass < 1:
-        top = log_sum_exp(xp, (-cost / reg).reshape(k, m * n), 1)
-        now = Potentials(now.rows, now.columns, math.log(problem.mass) - top)
+        # No entry is above 1, and the largest is: then the whole to its mass.
+        now = replace(now, total=xp.amin(cost.reshape(k, m * n), axis=1) / reg)
+        whole = exponential(xp, cost / -reg, now).sum(axis=2).sum(axis=1)
+        now = replace(now, total=now.total + math.log(problem.mass) - xp.log(whole))
     sweeps = np.zeros(k, dtype=np.int64)
     while True:
-        logs = -cost / reg + against
+        logs = cost / -reg
+        if getattr(problem, "entropy", "plain") == "kl":
+            logs += log_a[:, :, None]
+            logs += log_b[:, None, :]
         steps = steps_of(problem, reg, log_a, log_b)
         last = reg <= problem.reg
-        now, count, errors = iterate(Kernel.make(xp, logs, now), now, steps, tol if last else LOOSE, max_iter)
+        now, count, errors = iterate(xp, logs, now, steps, tol if last else LOOSE, max_iter)
         sweeps += count
         if last:
             return logs, steps, now, sweeps, errors
@@ -160,22 +128,26 @@ def anneal(
 
 
 def rounded(xp: Any, plan: Array, a: Array, b: Array, mass: float, fill: bool) -> Array:
-    """The plan made feasible: rows at most a, columns at most b, and, where it may fill any pair, of that mass.
+    """The plan made feasible in place: rows at most a, columns at most b, and of that mass if any pair may be filled.
 
     Rows and columns that are too heavy are scaled down; what is then missing is added as a multiple of the
     product of what rows and columns have left. With s' the mass after scaling, row i gets (s - s') / (1 - s')
     of what it has left, which is at most all of it. For mass 1 this is the rounding of Altschuler et al. (2017).
     """
-    plan = plan * xp.clip(a / xp.clip(plan.sum(axis=2), TINY_SUM, None), None, 1.0)[:, :, None]
-    plan = plan * xp.clip(b / xp.clip(plan.sum(axis=1), TINY_SUM, None), None, 1.0)[:, None, :]
-    total = plan.sum(axis=2).sum(axis=1)[:, None]
-    plan = plan * xp.clip(mass / total, None, 1.0)[:, :, None]
+    plan *= xp.clip(a / xp.clip(plan.sum(axis=2), TINY_SUM, None), None, 1.0)[:, :, None]
+    plan *= xp.clip(b / xp.clip(plan.sum(axis=1), TINY_SUM, None), None, 1.0)[:, None, :]
+    row_sums = plan.sum(axis=2)
+    shrink = xp.clip(mass / row_sums.sum(axis=1), None, 1.0)
+    if bool((shrink < 1).any()):
+        plan *= shrink[:, None, None]
+        row_sums = plan.sum(axis=2)
     if not fill:
         return plan
-    rows, columns = xp.clip(a - plan.sum(axis=2), 0.0, None), xp.clip(b - plan.sum(axis=1), 0.0, None)
-    missing = xp.clip(mass - plan.sum(axis=2).sum(axis=1)[:, None], 0.0, None)
+    rows, columns = xp.clip(a - row_sums, 0.0, None), xp.clip(b - plan.sum(axis=1), 0.0, None)
+    missing = xp.clip(mass - row_sums.sum(axis=1)[:, None], 0.0, None)
     left = xp.clip(rows.sum(axis=1)[:, None] * columns.sum(axis=1)[:, None], TINY_SUM, None)
-    return plan + (rows * (missing / left))[:, :, None] * columns[:, None, :]
+    plan += (rows * (missing / left))[:, :, None] * columns[:, None, :]
+    return plan
 
 
 def penalty(xp: Any, problem: Problem, sums: Array, weights: Array, tau: float) -> Array:
@@ -183,9 +155,10 @@ def penalty(xp: Any, problem: Problem, sums: Array, weights: Array, tau: float) 
     if isinstance(problem, Unbalanced) and problem.divergence == "tv":
         return tau * abs(sums - weights).sum(axis=1)
     # Close to the weights the terms of the divergence cancel: there its series is exact.
-    x = sums / weights - 1
+    ratio = sums / xp.where(weights > 0, weights, xp.ones_like(weights))
+    x = ratio - 1
     near = weights * x * x * (0.5 - x / 6)
-    return tau * xp.where(abs(x) < 1e-4, near, xlogy(xp, sums, sums / weights) - sums + weights).sum(axis=1)
+    return tau * xp.where(abs(x) < 1e-4, near, xlogy(xp, sums, ratio) - sums + weights).sum(axis=1)
 
 
 def xlogy(xp: Any, x: Array, y: Array) -> Array:
@@ -199,7 +172,11 @@ def extra_of(problem: Problem, plan: Array, a: Array, b: Array) -> Array:
     xp = namespace(plan)
     if getattr(problem, "entropy", "plain") == "kl":
         product = a[:, :, None] * b[:, None, :]
-        entropy = (xlogy(xp, plan, plan / product) - plan + product).sum(axis=2).sum(axis=1)
+        entropy = (
+            (xlogy(xp, plan, plan / xp.where(product > 0, product, xp.ones_like(product))) - plan + product)
+            .sum(axis=2)
+            .sum(axis=1)
+        )
     else:
         entropy = (xlogy(xp, plan, plan) - plan).sum(axis=2).sum(axis=1)
     extra = problem.reg * entropy
@@ -231,7 +208,7 @@ def solve_batch(
         log_a, log_b = xp.log(a), xp.log(b)
         logs, steps, at, sweeps, errors = anneal(cost, problem, log_a, log_b, spread, wanted, max_iter)
         plan = exponential(xp, logs, at)
-        bound = problem.reg * steps.dual(at, plan.sum(axis=2).sum(axis=1))
+        bound = problem.reg * steps.dual(xp, at, plan.sum(axis=2).sum(axis=1))
         if getattr(problem, "entropy", "plain") == "kl":
             bound = bound + problem.reg * a.sum() * b.sum()
         if exact:
@@ -241,8 +218,7 @@ def solve_batch(
                 # Far from converged, and not every pair may be filled: the exact plan is at least feasible.
                 x, y = (np.ascontiguousarray(to_numpy(w)[0]) for w in (a, b))
                 plan[i] = xp.asarray(_core.solve(to_numpy(cost[i]), mass, x, y, 1).dense[0])
-        extra = extra_of(problem, plan, a, b)
-    return EntropicAnswer(plan, extra, bound, *prices_of(problem, at), errors, sweeps, errors <= tol)
+    return EntropicAnswer(problem, a, b, plan, bound, *prices_of(problem, at), errors, sweeps, errors <= tol)
 
 
 def joined(answers: list[EntropicAnswer]) -> EntropicAnswer:
@@ -251,10 +227,10 @@ def joined(answers: list[EntropicAnswer]) -> EntropicAnswer:
         return answers[0]
     xp = namespace(answers[0].dense)
     parts = {}
-    for name in EntropicAnswer.__dataclass_fields__:
+    for name in list(EntropicAnswer.__dataclass_fields__)[3:]:
         values = [getattr(answer, name) for answer in answers]
         parts[name] = (xp if is_torch(values[0]) else np).concatenate(values)
-    return EntropicAnswer(**parts)
+    return EntropicAnswer(answers[0].problem, answers[0].a, answers[0].b, **parts)
 
 
 def widened(answer: EntropicAnswer, rows: Array, columns: Array) -> EntropicAnswer:
@@ -280,27 +256,29 @@ def solve_entropic(cost: Any, problem: Problem, a: Any, b: Any, tol: float, max_
     """The plan of a regularised problem, for one cost (m, n) or each of a batch (k, m, n)."""
     shown = cost if hasattr(cost, "ndim") else np.asarray(cost)
     values = read_cost(cost, (2, 3))
-    refuse_bad_entries(values)
+    low, high = values.min(), values.max()
+    if not low > -np.inf:
+        refuse_bad_entries(values)
+    forbids = not high < np.inf
+    if forbids:
+        finite = values[np.isfinite(values)]
+        high = finite.max() if finite.size else low
+    spread = float(high - low) if low < np.inf else 0.0
     m, n = values.shape[-2:]
     weights = read_weights(a, "a", m), read_weights(b, "b", n)
-    if not isinstance(problem, Unbalanced) and np.isinf(values).any():
+    if not isinstance(problem, Unbalanced) and forbids:
         # Forbidden pairs may leave no room for the mass: the exact solver says so, and for how much.
         room = np.where(np.isinf(values), np.inf, 0.0)
         _core.solve(room, getattr(problem, "mass", 1.0), *weights, check_threads(threads))
 
-    if is_torch(cost):
-        import torch
-
-        batch = cost.detach().to(torch.float64).reshape(-1, m, n)
-        a, b = (
-            batch.new_full((1, size), 1 / size) if w is None else torch.as_tensor(w, device=cost.device)[None]
-            for w, size in zip(weights, (m, n), strict=True)
-        )
+    a, b = (np.full(size, 1 / size) if w is None else w for w, size in zip(weights, (m, n), strict=True))
+    if on_device(cost):
+        batch = cost.detach().double().reshape(-1, m, n)
+        a, b = (batch.new_tensor(w) for w in (a, b))
     else:
-        batch = values.astype(np.float64, copy=False).reshape(-1, m, n)
-        a, b = (np.full((1, size), 1 / size) if w is None else w[None] for w, size in zip(weights, (m, n), strict=True))
-    finite = values[np.isfinite(values)]
-    spread = float(finite.max() - finite.min()) if finite.size else 0.0
+        batch = np.ascontiguousarray(values, dtype=np.float64).reshape(-1, m, n)
+    a, b = a[None], b[None]
+    holes = forbids or not bool((a > 0).all() and (b > 0).all())
     if problem.reg < SMALLEST * spread:
         raise ValueError(
             f"reg must be at least {SMALLEST:g} of the costs' spread, {spread:g}. Got {problem.reg:g} instead; "
@@ -308,16 +286,16 @@ def solve_entropic(cost: Any, problem: Problem, a: Any, b: Any, tol: float, max_
         )
 
     def part(which: slice) -> EntropicAnswer:
-        return solve_alive(batch[which], problem, a, b, spread, tol, max_iter)
+        return (solve_alive if holes else solve_batch)(batch[which], problem, a, b, spread, tol, max_iter)
 
-    count = 1 if is_torch(cost) else min(check_threads(threads), len(batch))
-    edges = np.linspace(0, len(batch), count + 1).astype(int)
-    slices = [slice(i, j) for i, j in pairwise(edges)]
-    if count == 1:
-        answer = part(slices[0])
+    count = 1 if on_device(cost) else check_threads(threads)
+    size = len(batch) if on_device(cost) else max(1, CHUNK // (m * n))
+    chunks = [slice(i, i + size) for i in range(0, len(batch), size)]
+    if min(count, len(chunks)) == 1:
+        answer = joined([part(chunk) for chunk in chunks])
     else:
         with ThreadPoolExecutor(count) as pool:
-            answer = joined(list(pool.map(part, slices)))
+            answer = joined(list(pool.map(part, chunks)))
     if not answer.converged.all():
         warnings.warn(
             f"The marginal error {tol:g} was not reached within {max_iter} sweeps for "
@@ -329,12 +307,14 @@ def solve_entropic(cost: Any, problem: Problem, a: Any, b: Any, tol: float, max_
     return Plan(shown, answer)
 
 
-def nothing(cost: Array) -> EntropicAnswer:
+def nothing(problem: Problem, cost: Array) -> EntropicAnswer:
     """The answer where no pair is left."""
     zero = cost.sum(axis=2).sum(axis=1)
     rows, columns = cost.sum(axis=2), cost.sum(axis=1)
     converged = np.ones(1, dtype=np.bool_)
-    return EntropicAnswer(cost, zero, zero, zero, rows, columns, np.zeros(1), np.zeros(1, dtype=np.int64), converged)
+    return EntropicAnswer(
+        problem, rows, columns, cost, zero, zero, rows, columns, np.zeros(1), np.zeros(1, dtype=np.int64), converged
+    )
 
 
 def solve_alive(
@@ -350,7 +330,7 @@ def solve_alive(
     for i in range(len(cost)):
         inner = cost[i][rows[i]][:, columns[i]][None]
         if 0 in inner.shape:
-            answer = nothing(inner)
+            answer = nothing(problem, inner)
         else:
             answer = solve_batch(inner, problem, a[:, rows[i]], b[:, columns[i]], spread, tol, max_iter)
         if isinstance(problem, Unbalanced):
@@ -360,6 +340,7 @@ def solve_alive(
             )
             if problem.entropy == "kl":
                 missed = missed + problem.reg * (a.sum() * b.sum() - a[:, rows[i]].sum() * b[:, columns[i]].sum())
-            answer.extra, answer.bound = answer.extra + missed, answer.bound + missed
+            answer.bound = answer.bound + missed
+        answer.a, answer.b = a, b
         answers.append(widened(answer, rows[i], columns[i]))
     return joined(answers)

@@ -1,4 +1,4 @@
-r"""The one loop of entropic transport: in the log domain, for every problem, batched, in NumPy or torch.
+r"""The one loop of entropic transport: in the log domain, for every problem, batched, on any device.
 
 The plan has the form :math:`P_{ij} = \exp(W_{ij} + \varphi_i + \psi_j + \ell)`, :math:`W = -C/\varepsilon`
 (plus the logarithms of the weights where the entropy is taken against their product). With r and c the
@@ -7,9 +7,9 @@ logarithms of its row and column sums without :math:`\varphi` and :math:`\psi`, 
 .. math:: \varphi \leftarrow \mathrm{step}_a(\log a - r), \qquad \psi \leftarrow \mathrm{step}_b(\log b - c),
           \qquad \ell \leftarrow \ell + \log s - \log \textstyle\sum P,
 
-each of which maximises the dual objective over its own unknowns. Problems differ in `step`: the identity
-(balanced), :math:`\min(0, x)` (partial: rows and columns may stay below their weights, and only there is
-:math:`\ell` not 0), :math:`x\,\tau/(\tau+\varepsilon)` (Kullback-Leibler), a clip at
+each of which maximises the dual objective over its own unknowns. Problems differ in `step`, a multiple of x cut
+off at two bounds: x itself (balanced), :math:`\min(0, x)` (partial: rows and columns may stay below their
+weights, and only there is :math:`\ell` not 0), :math:`x\,\tau/(\tau+\varepsilon)` (Kullback-Leibler), a clip at
 :math:`\pm\tau/\varepsilon` (total variation).
 
 Two things make it quick and safe. The exponentials are kept as a matrix relative to potentials that are
@@ -17,16 +17,20 @@ absorbed into it whenever they have moved far, so that a sweep is two products o
 nothing overflows or vanishes (Schmitzer, SIAM J. Sci. Comput. 41, 2019). And where sweeps would take long,
 damped Newton steps on their fixed point take over, for which only the slope of `step` has to be known; a step
 is taken if it raises the dual objective more than a sweep does.
+
+Sweeps of NumPy arrays are made by the compiled core, one problem after the other; those of tensors on a device
+here, all problems at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+from spadeful import _core
 
 Array = Any  # numpy.ndarray or torch.Tensor, of float64
 
@@ -42,15 +46,30 @@ TINY = 1e-280
 
 @dataclass(frozen=True)
 class Side:
-    """What is asked of one marginal: the step of a sweep, its slope, and its share of the dual objective.
+    """What is asked of one marginal: potential = clip(share * x, low, high) for x = log(weights) - log(sums)."""
 
-    x is log(weights) - log(sums); the dual objective is in units of the regularisation.
-    """
+    log_weights: Array  # (1, m)
+    share: float = 1.0
+    low: float = -math.inf
+    high: float = math.inf
+    tau: float = 0.0  # of a Kullback-Leibler penalty, in units of the regularisation
 
-    log_weights: Array
-    step: Callable[[Array], Array]
-    slope: Callable[[Array], Array]
-    dual: Callable[[Array], Array]
+    def step(self, xp: Any, x: Array) -> Array:
+        return xp.clip(self.share * x, self.low, self.high)
+
+    def slope(self, xp: Any, x: Array) -> Array:
+        moved = self.share * x
+        inside = (moved > self.low) & (moved < self.high)
+        return xp.where(inside, xp.full_like(x, self.share), xp.zeros_like(x))
+
+    def dual(self, xp: Any, potential: Array) -> Array:
+        """Its share of the dual objective, in units of the regularisation."""
+        gain = -self.tau * xp.expm1(-potential / self.tau) if self.tau else potential
+        return (xp.exp(self.log_weights) * gain).sum(axis=1)
+
+    def pull(self, xp: Any, potential: Array) -> Array:
+        """How strongly a Kullback-Leibler penalty pulls at all potentials alike."""
+        return log_sum_exp(xp, self.log_weights - potential / self.tau, 1)
 
 
 @dataclass(frozen=True)
@@ -81,14 +100,21 @@ class Steps:
 
     rows: Side
     columns: Side
-    log_mass: float | None = None  # of the total, where it is prescribed apart from the marginals
-    shift: Callable[[Potentials], Potentials] | None = None  # the best constant to move from columns to rows
-    loose: bool = False  # whether such a constant changes nothing, and is to be kept at 0
+    mass: float = 0.0  # of the whole plan where it is prescribed apart from the marginals
+    loose: bool = False  # whether a constant moved from columns to rows changes nothing, and is to be kept at 0
 
-    def dual(self, at: Potentials, mass: Array) -> Array:
+    def dual(self, xp: Any, at: Potentials, mass: Array) -> Array:
         """The dual objective of potentials whose plan has this mass, in units of the regularisation."""
-        value = self.rows.dual(at.rows) + self.columns.dual(at.columns) - mass
-        return value if self.log_mass is None else value + math.exp(self.log_mass) * at.total
+        return self.rows.dual(xp, at.rows) + self.columns.dual(xp, at.columns) - mass + self.mass * at.total
+
+    def translate(self, xp: Any, at: Potentials) -> Potentials:
+        """Move the best constant from columns to rows: sweeps alone find it slowly (Sejourne et al., 2022)."""
+        rows, columns = self.rows, self.columns
+        if not rows.tau:
+            return at
+        by = rows.pull(xp, at.rows) - columns.pull(xp, at.columns)
+        by = (by * (rows.tau * columns.tau / (rows.tau + columns.tau)))[:, None]
+        return replace(at, rows=at.rows + by, columns=at.columns - by)
 
 
 def log_sum_exp(xp: Any, x: Array, axis: int) -> Array:
@@ -100,6 +126,8 @@ def log_sum_exp(xp: Any, x: Array, axis: int) -> Array:
 
 def exponential(xp: Any, logs: Array, at: Potentials) -> Array:
     """The plan of some potentials."""
+    if xp is np:
+        return _core.plans(logs, at.rows, at.columns, at.total)
     exponent = logs + at.rows[:, :, None]
     exponent += at.columns[:, None, :]
     exponent += at.total[:, None, None]
@@ -158,22 +186,22 @@ def sweep(kernel: Kernel, old: Potentials, steps: Steps) -> tuple[Potentials, Ar
     """
     xp = kernel.xp
     sums = kernel.log_row_sums(old)
-    rows = steps.rows.step(steps.rows.log_weights - sums)
+    rows = steps.rows.step(xp, steps.rows.log_weights - sums)
     error = abs(xp.exp(rows + sums) - xp.exp(old.rows + sums)).sum(axis=1)
     new = replace(old, rows=rows)
     sums = kernel.log_column_sums(new)
-    new = replace(new, columns=steps.columns.step(steps.columns.log_weights - sums))
+    new = replace(new, columns=steps.columns.step(xp, steps.columns.log_weights - sums))
     carried = xp.exp(new.columns + sums)
     error = xp.maximum(error, abs(carried - xp.exp(old.columns + sums)).sum(axis=1))
     mass = carried.sum(axis=1)
-    if steps.log_mass is not None:
-        change = steps.log_mass - xp.log(mass)
-        mass = xp.full_like(mass, math.exp(steps.log_mass))
+    if steps.mass:
+        change = math.log(steps.mass) - xp.log(mass)
+        mass = xp.full_like(mass, steps.mass)
         error = error + abs(xp.expm1(change)) * mass
         new = replace(new, total=new.total + change)
-    if steps.shift is not None:
-        new = steps.shift(new)
-    return new, error / mass, steps.dual(new, mass)
+    new = steps.translate(xp, new)
+    share = xp.where(error == 0, error, error / mass)
+    return new, share, steps.dual(xp, new, mass)
 
 
 def newton(plan: Array, xp: Any, now: Potentials, steps: Steps, damping: float) -> Potentials:
@@ -193,19 +221,19 @@ def newton(plan: Array, xp: Any, now: Potentials, steps: Steps, damping: float) 
     eye = xp.eye(n, dtype=plan.dtype, device=plan.device)
     system = (1 + damping) * eye - e[:, :, None] * (q @ (d[:, :, None] * p))
     right = to_columns - e * (q @ to_rows[:, :, None])[:, :, 0]
-    if steps.log_mass is None:
+    if not steps.mass:
         if steps.loose:
             system = system + (column_sums / column_sums.sum(axis=1)[:, None])[:, None, :]
         columns = xp.linalg.solve(system, right[:, :, None])[:, :, 0]
         total = xp.zeros_like(now.total)
     else:
-        s = math.exp(steps.log_mass)
+        s = steps.mass
         whole = xp.zeros((k, n + 1, n + 1), dtype=plan.dtype, device=plan.device)
         whole[:, :n, :n] = system
         whole[:, :n, n] = e * (1 - (q @ d[:, :, None])[:, :, 0])
         whole[:, n, :n] = (column_sums - (d[:, None, :] @ plan)[:, 0, :]) / s
         whole[:, n, n] = 1 + damping - (row_sums * d).sum(axis=1) / s
-        last = steps.log_mass - xp.log(row_sums.sum(axis=1)) - (row_sums * to_rows).sum(axis=1) / s
+        last = math.log(s) - xp.log(row_sums.sum(axis=1)) - (row_sums * to_rows).sum(axis=1) / s
         solution = xp.linalg.solve(whole, xp.concatenate([right, last[:, None]], axis=1)[:, :, None])[:, :, 0]
         columns, total = solution[:, :n], solution[:, n]
     rows = to_rows - d * ((p @ columns[:, :, None])[:, :, 0] + total[:, None])
@@ -218,13 +246,12 @@ def linearise(xp: Any, side: Side, sums: Array, own: Array, plan: Array, expand:
     sums = xp.where(alive, sums, xp.ones_like(sums))
     x = side.log_weights - (xp.log(sums) - own)
     zero = xp.zeros_like(own)
-    change, slope = xp.where(alive, side.step(x) - own, zero), xp.where(alive, side.slope(x), zero)
+    change, slope = xp.where(alive, side.step(xp, x) - own, zero), xp.where(alive, side.slope(xp, x), zero)
     return change, slope, plan / sums[expand]
 
 
-def polish(kernel: Kernel, now: Potentials, steps: Steps, error: float, tol: float) -> tuple[Potentials, float]:
+def polish(xp: Any, logs: Array, now: Potentials, steps: Steps, error: float, tol: float) -> tuple[Potentials, float]:
     """Newton steps for one problem, damped as much as they need to beat a sweep (Levenberg, Marquardt)."""
-    xp, logs = kernel.xp, kernel.logs
     damping = 1e-9
     for _ in range(MOST_STEPS):
         if error <= tol:
@@ -246,35 +273,67 @@ def polish(kernel: Kernel, now: Potentials, steps: Steps, error: float, tol: flo
     return now, error
 
 
-def iterate(kernel: Kernel, start: Potentials, steps: Steps, tol: float, max_iter: int) -> tuple[Potentials, Any, Any]:
-    """Sweep until every problem's error is below tol; returns potentials, sweeps and errors.
+def run(xp: Any, logs: Array, now: Potentials, steps: Steps, tol: float, most: int) -> tuple[Any, Any]:
+    """Sweep until each problem has converged, or Newton steps are in sight of being quicker.
 
-    What is done for a problem does not depend on the others of its batch; those that converged are put aside.
+    Moves the potentials; returns the sweeps made and the errors left.
     """
-    k, n = start.columns.shape
-    final, now = start * 1.0, start
-    sweeps, errors = np.zeros(k, dtype=np.int64), np.full(k, np.inf)
+    k, n = now.columns.shape
+    worth = 100 + 3 * n  # sweeps that a few Newton steps cost
+    if xp is np:
+        rows, columns = steps.rows, steps.columns
+        return _core.sweeps(
+            logs,
+            now.rows,
+            now.columns,
+            now.total,
+            rows.log_weights[0],
+            columns.log_weights[0],
+            (rows.share, rows.low, rows.high, rows.tau),
+            (columns.share, columns.low, columns.high, columns.tau),
+            steps.mass,
+            tol,
+            most,
+            worth,
+        )
+    counts, errors = np.zeros(k, dtype=np.int64), np.full(k, np.inf)
     active, before = np.arange(k), np.full(k, np.inf)
-    worth = 20 + n / 4  # sweeps that a few Newton steps cost
-    for count in range(1, max_iter + 1):
-        now, found, _ = sweep(kernel, now, steps)
+    kernel, here = Kernel.make(xp, logs, now), now
+    for count in range(1, most + 1):
+        here, found, _ = sweep(kernel, here, steps)
         error = np.asarray(found.tolist())
+        errors[active], counts[active] = error, count
+        leave = (error <= tol) | (count == most)
         if count % LOOK == 0:
             to_go = LOOK * np.log(tol / error) / np.log(error / before)
-            slow = (error > tol) & ~((to_go >= 0) & (to_go < worth))
-            before = error.copy()
-            for i in np.flatnonzero(slow):
-                one = slice(i, i + 1)
-                there, error[i] = polish(kernel.pick(one), now.pick(one), steps, error[i], tol)
-                now.put(one, there)
-        errors[active], sweeps[active] = error, count
-        done = error <= tol
-        if done.any() or count == max_iter:
-            final.put(active, now)
-            if done.all():
+            leave |= ~((to_go >= 0) & (to_go < worth))
+            before = error
+        if leave.any():
+            now.put(active[leave], here.pick(leave))
+            if leave.all():
                 break
-            now, kernel, active, before = now.pick(~done), kernel.pick(~done), active[~done], before[~done]
-        far = kernel.far(now)
+            here, kernel, active, before = here.pick(~leave), kernel.pick(~leave), active[~leave], before[~leave]
+        far = kernel.far(here)
         if bool(far.any()):
-            kernel.absorb(now, far)
-    return final, sweeps, errors
+            kernel.absorb(here, far)
+    return counts, errors
+
+
+def iterate(
+    xp: Any, logs: Array, start: Potentials, steps: Steps, tol: float, max_iter: int
+) -> tuple[Potentials, Any, Any]:
+    """Sweeps, then Newton steps where they pay, until every problem's error is below tol.
+
+    Returns potentials, sweeps and errors. What is done for a problem does not depend on the others of its batch.
+    """
+    now = start * 1.0
+    counts, errors = run(xp, logs, now, steps, tol, max_iter)
+    for i in np.flatnonzero(~(errors <= tol)):
+        one = slice(i, i + 1)
+        while not errors[i] <= tol and counts[i] < max_iter:
+            there, errors[i] = polish(xp, logs[one], now.pick(one), steps, errors[i], tol)
+            now.put(one, there)
+            if not errors[i] <= tol:
+                more, found = run(xp, logs[one], now.pick(one), steps, tol, max_iter - counts[i])
+                counts[i], errors[i] = counts[i] + more[0], found[0]
+    return now, counts, errors
