@@ -21,71 +21,85 @@ from rich.table import Table
 
 import run  # first: it sets one thread before NumPy is imported
 import spadeful as sp
-from costs import draw
+from costs import Cost, draw
 from measure import race, wall_clock
 
 TOL = 1e-6
 OURS = "spadeful"
+
+Problem = sp.Balanced | sp.Partial | sp.Unbalanced
+Contest = tuple[dict[str, Callable[[], Any]], dict[str, float]]
 
 
 def uniform(m: int) -> np.ndarray:
     return np.full(m, 1 / m)
 
 
-def partial(m: int, share: float) -> tuple[dict[str, Callable[[], Any]], dict[str, float]]:
-    cost, a = draw("clouds2", m, 0), uniform(m)
-    reg = share * cost.max()
+def partial(cost: Cost, problem: sp.Partial) -> Contest:
+    a, reg, mass = uniform(len(cost)), problem.reg, problem.mass
     solve = ot.partial.entropic_partial_wasserstein
     return {
-        OURS: lambda: sp.solve(cost, sp.Partial(0.75, reg), tol=TOL).matrix,
-        "POT": lambda: solve(a, a, cost, reg, m=0.75),
-        "POT, log": lambda: solve(a, a, cost, reg, m=0.75, method="sinkhorn_log", stopThr=TOL),
+        OURS: lambda: sp.solve(cost, problem, tol=TOL).matrix,
+        "POT": lambda: solve(a, a, cost, reg, m=mass),
+        "POT, log": lambda: solve(a, a, cost, reg, m=mass, method="sinkhorn_log", stopThr=TOL),
     }, {"POT": 50, "POT, log": 10}
 
 
-def balanced(m: int, share: float) -> tuple[dict[str, Callable[[], Any]], dict[str, float]]:
-    cost, a = draw("clouds2", m, 0), uniform(m)
-    reg = share * cost.max()
+def balanced(cost: Cost, problem: sp.Balanced) -> Contest:
+    a, reg = uniform(len(cost)), problem.reg
     return {
-        OURS: lambda: sp.solve(cost, sp.Balanced(reg), tol=TOL).matrix,
+        OURS: lambda: sp.solve(cost, problem, tol=TOL).matrix,
         "POT, log": lambda: ot.bregman.sinkhorn_log(a, a, cost, reg, stopThr=TOL, numItermax=100_000),
         "POT": lambda: ot.sinkhorn(a, a, cost, reg, stopThr=TOL, numItermax=100_000),
     }, {"POT, log": 3, "POT": 1}
 
 
-def unbalanced(m: int, tau: float, reg: float) -> tuple[dict[str, Callable[[], Any]], dict[str, float]]:
-    cost, a = 0.1 * draw("clouds2", m, 0), uniform(m)
+def unbalanced(cost: Cost, problem: sp.Unbalanced) -> Contest:
+    a, reg, tau = uniform(len(cost)), problem.reg, problem.tau
     solve = ot.unbalanced.sinkhorn_unbalanced
     return {
-        OURS: lambda: sp.solve(cost, sp.Unbalanced(tau, reg), tol=TOL).matrix,
+        OURS: lambda: sp.solve(cost, problem, tol=TOL).matrix,
         "POT": lambda: solve(a, a, cost, reg, tau, reg_type="entropy", stopThr=TOL, numItermax=100_000),
     }, {"POT": 5}
 
 
-def batch(count: int, m: int, share: float) -> tuple[dict[str, Callable[[], Any]], dict[str, float]]:
-    costs = np.stack([draw("clouds2", m, k) for k in range(count)])
-    reg = share * costs.max()
+def batch(costs: Cost, problem: sp.Balanced) -> Contest:
     return {
-        OURS: lambda: sp.solve(costs, sp.Balanced(reg), tol=TOL, threads=1).matrix,
-        "spadeful, two threads": lambda: sp.solve(costs, sp.Balanced(reg), tol=TOL, threads=2).matrix,
-        "POT": lambda: ot.batch.solve_batch(costs, reg=reg, tol=TOL, max_iter=100_000).plan,
+        OURS: lambda: sp.solve(costs, problem, tol=TOL, threads=1).matrix,
+        "spadeful, two threads": lambda: sp.solve(costs, problem, tol=TOL, threads=2).matrix,
+        "POT": lambda: ot.batch.solve_batch(costs, reg=problem.reg, tol=TOL, max_iter=100_000).plan,
     }, {"POT": 3}
 
 
-def cases(quick: bool) -> dict[str, tuple[dict[str, Callable[[], Any]], dict[str, float]]]:
-    sizes = [100] if quick else [100, 256, 500]
-    named = {f"partial, m = {m}, reg = {r:g} max": partial(m, r) for m in sizes for r in (0.01, 0.05)}
-    named |= {f"balanced, m = {m}, reg = 0.01 max": balanced(m, 0.01) for m in sizes}
-    named["unbalanced, m = 65, tau = 0.5, reg = 0.01"] = unbalanced(65, 0.5, 0.01)
-    if not quick:
-        named["unbalanced, m = 500, tau = 1, reg = 0.1"] = unbalanced(500, 1.0, 0.1)
-    named["batch of 64, balanced, m = 100, reg = 0.01 max"] = batch(8 if quick else 64, 100, 0.01)
+def cases(quick: bool) -> dict[str, tuple[Cost, Problem]]:
+    """Costs (m, m), or a batch of them, and what is asked."""
+    costs = {m: draw("clouds2", m) for m in ([100] if quick else [100, 256, 500])}
+    named: dict[str, tuple[Cost, Problem]] = {
+        f"partial, m = {m}, reg = {share:g} max": (cost, sp.Partial(0.75, share * cost.max()))
+        for m, cost in costs.items()
+        for share in (0.01, 0.05)
+    }
+    for m, cost in costs.items():
+        named[f"balanced, m = {m}, reg = 0.01 max"] = cost, sp.Balanced(0.01 * cost.max())
+    for m, tau, reg in [(65, 0.5, 0.01)] if quick else [(65, 0.5, 0.01), (500, 1.0, 0.1)]:
+        name = f"unbalanced, m = {m}, tau = {tau:g}, reg = {reg:g}"
+        named[name] = 0.1 * draw("clouds2", m), sp.Unbalanced(tau, reg)
+    many = np.stack([draw("clouds2", 100, k) for k in range(8 if quick else 64)])
+    named["batch of 64, balanced, m = 100, reg = 0.01 max"] = many, sp.Balanced(0.01 * many.max())
     return named
+
+
+def contest(cost: Cost, problem: Problem) -> Contest:
+    """The solvers of a problem, and how many times faster than each rival we want to be."""
+    if cost.ndim == 3:
+        return batch(cost, problem)
+    return {sp.Partial: partial, sp.Balanced: balanced, sp.Unbalanced: unbalanced}[type(problem)](cost, problem)
 
 
 def measure(quick: bool) -> list[dict[str, Any]]:
     results = []
-    for name, (solvers, wanted) in cases(quick).items():
+    for name, (cost, problem) in cases(quick).items():
+        solvers, wanted = contest(cost, problem)
         times = race(solvers, 0.05 if quick else 0.5, clock=wall_clock)
         ratios = {rival: times[rival] / times[OURS] for rival in wanted}
         if "spadeful, two threads" in times:
@@ -103,22 +117,33 @@ def table(results: list[dict[str, Any]]) -> Table:
     return shown
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def options(description: str | None, file: str) -> argparse.Namespace:
+    """What the command line asks; `target` is the file to write."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small sizes and short runs")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results", metavar="DIR")
     parser.add_argument("--force", action="store_true", help="overwrite results that are there")
-    options = parser.parse_args()
-    target = options.output / "entropic.json"
-    if target.exists() and not options.force:
-        parser.error(f"{target} exists; pass --force to overwrite it")
-    warnings.simplefilter("ignore")  # POT warns where it does not converge
-    results = measure(options.quick)
-    Console(width=120).print(table(results))
-    options.output.mkdir(parents=True, exist_ok=True)
+    asked = parser.parse_args()
+    asked.target = asked.output / file
+    if asked.target.exists() and not asked.force:
+        parser.error(f"{asked.target} exists; pass --force to overwrite it")
+    return asked
+
+
+def save(results: dict[str, Any], target: Path) -> None:
+    """Write under another name first, so that an interruption leaves no half file."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps({"machine": run.machine(), "cases": results}, indent=1) + "\n")
+    unfinished.write_text(json.dumps(results, indent=1) + "\n")
     unfinished.replace(target)
+
+
+def main() -> None:
+    asked = options(__doc__, "entropic.json")
+    warnings.simplefilter("ignore")  # POT warns where it does not converge
+    results = measure(asked.quick)
+    Console(width=120).print(table(results))
+    save({"machine": run.machine(), "cases": results}, asked.target)
 
 
 if __name__ == "__main__":

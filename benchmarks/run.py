@@ -169,12 +169,12 @@ def measure_memory(families: list[str], m: int, count: int) -> list[dict[str, An
     return [memory.measure(**case) for case in progress(singles + batches, "Measuring memory")]
 
 
-def machine() -> dict[str, Any]:
-    """What the figures depend on, and nothing that would tell whose machine it is."""
+def machine(*more: str) -> dict[str, Any]:
+    """What the figures depend on, and nothing that would tell whose machine it is; `more`: further packages."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), None)
-    packages = ["spadeful", "numpy", "scipy", "POT", "lapx"]
+    packages = ["spadeful", "numpy", "scipy", "POT", "lapx", *more]
     return {
         "processor": model or platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
