@@ -14,7 +14,7 @@ WHEELS := build/wheels
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint bare bench docs sanitize clean
+.PHONY: help demo test lint bare bench rivals docs sanitize clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ bench: .venv/dev.stamp .venv/core.stamp ## measure speed and memory against othe
 	$(BIN)/python benchmarks/entropic.py --force
 	$(BIN)/python benchmarks/readme.py
 
+rivals: .venv-rivals/spadeful.stamp ## measure the entropic solvers against GeomLoss and OTT-JAX
+	.venv-rivals/bin/python benchmarks/others.py --force
+
 docs: .venv/docs.stamp .venv/core.stamp ## build the documentation into docs/_build
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build
 	@echo "Open docs/_build/index.html"
@@ -53,7 +56,7 @@ sanitize: .venv-sanitize/env.stamp .venv-sanitize/core.stamp ## test the core un
 	.venv-sanitize/bin/python -m pytest --capture=sys tests -m "not slow"
 
 clean: ## remove environments and everything built
-	rm -rf .venv .venv-bare .venv-sanitize build docs/_build src/spadeful/_core.pyi
+	rm -rf .venv .venv-bare .venv-rivals .venv-sanitize build docs/_build src/spadeful/_core.pyi
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks
 
 # $(call create,folder): a virtual environment with the build tools.
@@ -96,6 +99,16 @@ endef
 	$(PYTHON) -m venv .venv-bare
 	.venv-bare/bin/python $(PIP) "$$(echo $(WHEELS)/*.whl)[test]"
 	.venv-bare/bin/python $(PIP) --force-reinstall --no-deps $(WHEELS)/*.whl
+	@touch $@
+
+.venv-rivals/env.stamp: $(PINS) benchmarks/rivals.txt
+	$(call create,.venv-rivals)
+	.venv-rivals/bin/python $(PIP) --requirement benchmarks/rivals.txt
+	@touch $@
+
+.venv-rivals/spadeful.stamp: $(CORE) $(PACKAGE) .venv-rivals/env.stamp
+	.venv-rivals/bin/python $(PIP) --no-build-isolation --no-deps --force-reinstall \
+	  --config-settings=build-dir=build/rivals .
 	@touch $@
 
 .venv-sanitize/env.stamp: $(PINS)

@@ -10,6 +10,7 @@ import pytest
 
 RUN = Path(__file__).parents[1] / "benchmarks" / "run.py"
 NEEDED = ["ot", "lap", "matplotlib", "psutil"]
+OTHERS = ["geomloss", "jax", "ott", "torch"]
 
 pytestmark = [
     pytest.mark.slow,
@@ -57,3 +58,23 @@ def test_results_are_not_overwritten_unasked(tmp_path):
     assert done.returncode == 2
     assert "--force" in done.stderr
     assert (tmp_path / "exact.json").read_text() == "kept"
+
+
+@pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, OTHERS)),
+    reason=f"needs all of {', '.join(OTHERS)}: the environment that make rivals sets up",
+)
+def test_other_libraries_solve_the_same_problems(tmp_path):
+    command = [sys.executable, RUN.with_name("others.py"), "--quick", "--output", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    cases = {case["case"]: case for case in json.loads((tmp_path / "others.json").read_text())["cases"]}
+    for name, case in cases.items():
+        libraries = {who.split(",")[0] for who in case["seconds"]}
+        assert libraries | case["notes"].keys() == {"spadeful", "OTT-JAX", "GeomLoss"}, name
+        assert not any("off by" in note for note in case["notes"].values()), case["notes"]
+        for who in libraries - {"GeomLoss"}:
+            assert case["errors"][who]["marginal"] <= 2e-6
+        if "GeomLoss" in libraries:
+            coarse, fine = (case["errors"][who]["plan"] for who in ("GeomLoss", "GeomLoss, scaling 0.99"))
+            assert fine < coarse / 5, "a finer schedule comes closer to the optimum of this very problem"
