@@ -6,6 +6,7 @@ reach and so always makes 1000 iterations.
 
 from __future__ import annotations
 
+import run  # isort: skip  (first: it sets one thread before NumPy is imported)
 import argparse
 import json
 import warnings
@@ -19,7 +20,6 @@ import ot.batch
 from rich.console import Console
 from rich.table import Table
 
-import run  # first: it sets one thread before NumPy is imported
 import spadeful as sp
 from costs import Cost, draw
 from measure import race, wall_clock
