@@ -185,26 +185,27 @@ Failure solve_batch(const Costs& costs, const Units& units, const Request& reque
     return failure;
 }
 
-// A solver per thread saves small problems its set-up. It is taken while in use, so that a signal handler that
+// A solver kept by each thread saves small problems its set-up. It is taken while in use, so that a signal handler that
 // solves something on the way gets another, and let go of after a large problem.
+template <class T>
 class Borrowed {
 public:
     Borrowed() : solver_(std::move(kept())) {
-        if (!solver_) solver_ = std::make_unique<Solver>();
+        if (!solver_) solver_ = std::make_unique<T>();
     }
-    Solver* operator->() { return solver_.get(); }
+    T* operator->() { return solver_.get(); }
     void give_back(std::size_t size) {
-        constexpr std::size_t large = 1 << 16;
+        constexpr std::size_t large = 1 << 18;
         if (size <= large) kept() = std::move(solver_);
     }
 
 private:
-    static std::unique_ptr<Solver>& kept() {
-        thread_local std::unique_ptr<Solver> solver;
+    static std::unique_ptr<T>& kept() {
+        thread_local std::unique_ptr<T> solver;
         return solver;
     }
 
-    std::unique_ptr<Solver> solver_;
+    std::unique_ptr<T> solver_;
 };
 
 Answers solve(const Array& cost, double mass, const std::optional<Vector>& a, const std::optional<Vector>& b,
@@ -228,7 +229,7 @@ Answers solve(const Array& cost, double mass, const std::optional<Vector>& a, co
     } else {
         with_words("", mass, [&] {
             nb::gil_scoped_release release;
-            Borrowed solver;
+            Borrowed<Solver> solver;
             std::vector<double> buffer;
             SignalWatch watch;
             answers.each[0] = solver->solve(costs.read(0, buffer), costs.m, costs.n, units, request, watch);
@@ -324,55 +325,63 @@ std::unique_ptr<Path> path(const Array& cost, const std::optional<Vector>& a, co
 using Batch = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Rows = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Numbers = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Plans = nb::ndarray<double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using StepOf = std::tuple<double, double, double, double>;  // share, low, high, tau: see Side
 
-void check_shapes(const Batch& logs, const Rows& rows, const Rows& columns, const Numbers& totals) {
-    const std::size_t k = logs.shape(0), m = logs.shape(1), n = logs.shape(2);
+void check_shapes(const Batch& costs, const Rows& rows, const Rows& columns, const Numbers& totals) {
+    const std::size_t k = costs.shape(0), m = costs.shape(1), n = costs.shape(2);
     if (rows.shape(0) != k || rows.shape(1) != m || columns.shape(0) != k || columns.shape(1) != n || totals.shape(0) != k)
-        throw nb::value_error("the potentials must have the shapes (k, m), (k, n) and (k,) of the logarithms");
+        throw nb::value_error("the potentials must have the shapes (k, m), (k, n) and (k,) of the costs");
 }
 
 // Potentials are moved in place; returns the sweeps made and the errors left.
-nb::tuple sweeps(const Batch& logs, const Rows& rows, const Rows& columns, const Numbers& totals, const Vector& log_a,
-                 const Vector& log_b, const StepOf& row_step, const StepOf& column_step, double mass, double tol,
-                 std::size_t most, double worth) {
-    check_shapes(logs, rows, columns, totals);
-    const std::size_t k = logs.shape(0), m = logs.shape(1), n = logs.shape(2);
+nb::tuple sweeps(const Batch& costs, double reg, bool of_product, const Rows& rows, const Rows& columns,
+                 const Numbers& totals, const Vector& log_a, const Vector& log_b, const StepOf& row_step,
+                 const StepOf& column_step, double mass, double tol, std::size_t most, double worth) {
+    check_shapes(costs, rows, columns, totals);
+    const std::size_t k = costs.shape(0), m = costs.shape(1), n = costs.shape(2);
     if (log_a.shape(0) != m || log_b.shape(0) != n) throw nb::value_error("the weights must have the shapes (m,) and (n,)");
     const auto side = [](const Vector& log_weights, const StepOf& step) {
         const auto [share, low, high, tau] = step;
         return Side{log_weights.data(), share, low, high, tau};
     };
-    const SweepRule rule{side(log_a, row_step), side(log_b, column_step), mass};
+    const SweepRule rule{side(log_a, row_step), side(log_b, column_step), mass, of_product};
     const Patience patience{tol, most, worth};
     std::vector<std::int64_t> counts(k);
     std::vector<double> errors(k);
     with_words("", 1.0, [&] {
         nb::gil_scoped_release release;
         SignalWatch watch;
-        Sweeper sweeper;
+        Borrowed<Sweeper> sweeper;
         for (std::size_t p = 0; p < k; ++p) {
-            const Swept swept = sweeper.run(logs.data() + p * m * n, m, n, rule, patience, rows.data() + p * m,
-                                            columns.data() + p * n, totals.data() + p, watch);
+            const Swept swept = sweeper->run({costs.data() + p * m * n, reg}, m, n, rule, patience, rows.data() + p * m,
+                                             columns.data() + p * n, totals.data() + p, watch);
             counts[p] = static_cast<std::int64_t>(swept.count);
             errors[p] = swept.error;
         }
+        sweeper.give_back(m * n);
     });
     return nb::make_tuple(to_numpy(std::move(counts), {k}), to_numpy(std::move(errors), {k}));
 }
 
-// The plans of some potentials (k, m, n).
-auto plans(const Batch& logs, const Rows& rows, const Rows& columns, const Numbers& totals) {
-    check_shapes(logs, rows, columns, totals);
-    const std::size_t k = logs.shape(0), m = logs.shape(1), n = logs.shape(2);
-    std::vector<double> values(k * m * n);
-    {
-        nb::gil_scoped_release release;
-        for (std::size_t p = 0; p < k; ++p)
-            exponentials(logs.data() + p * m * n, m, n, rows.data() + p * m, columns.data() + p * n, totals.data()[p],
-                         values.data() + p * m * n);
-    }
-    return to_numpy(std::move(values), {k, m, n});
+// Writes the plans of some potentials (k, m, n).
+void plans(const Batch& costs, double reg, const Rows& rows, const Rows& columns, const Numbers& totals,
+           const Plans& out) {
+    check_shapes(costs, rows, columns, totals);
+    const std::size_t k = costs.shape(0), m = costs.shape(1), n = costs.shape(2);
+    if (out.shape(0) != k || out.shape(1) != m || out.shape(2) != n)
+        throw nb::value_error("the plans must have the shape (k, m, n) of the costs");
+    nb::gil_scoped_release release;
+    for (std::size_t p = 0; p < k; ++p)
+        exponentials({costs.data() + p * m * n, reg}, m, n, rows.data() + p * m, columns.data() + p * n,
+                     totals.data()[p], out.data() + p * m * n);
+}
+
+void round_plans(const Plans& plans, const Vector& a, const Vector& b, double mass, bool fill) {
+    const std::size_t k = plans.shape(0), m = plans.shape(1), n = plans.shape(2);
+    if (a.shape(0) != m || b.shape(0) != n) throw nb::value_error("the weights must have the shapes (m,) and (n,)");
+    nb::gil_scoped_release release;
+    for (std::size_t p = 0; p < k; ++p) make_feasible(plans.data() + p * m * n, m, n, a.data(), b.data(), mass, fill);
 }
 
 auto copy_of(const std::vector<double>& values) {
@@ -407,11 +416,14 @@ NB_MODULE(_core, m) {
           "along the mass path, or by whatever is quickest.");
     m.def("path", &path, "cost"_a, "a"_a.none(), "b"_a.none(), "Solve for every mass.");
     m.def("certify", &certify, "cost"_a, "prices"_a, "column_prices"_a, "Row prices of a feasible dual solution.");
-    m.def("sweeps", &sweeps, "logs"_a, "rows"_a, "columns"_a, "totals"_a, "log_a"_a, "log_b"_a, "row_step"_a,
+    m.def("sweeps", &sweeps, "costs"_a, "reg"_a, "of_product"_a, "rows"_a, "columns"_a, "totals"_a, "log_a"_a, "log_b"_a, "row_step"_a,
           "column_step"_a, "mass"_a, "tol"_a, "most"_a, "worth"_a,
           "Sweep each problem of a batch until it has converged or more than `worth` sweeps are in sight; moves the "
           "potentials, returns sweeps and errors. A step is (share, low, high, tau).");
-    m.def("plans", &plans, "logs"_a, "rows"_a, "columns"_a, "totals"_a, fresh, "exp(logs + rows + columns + totals)");
+    m.def("plans", &plans, "costs"_a, "reg"_a, "rows"_a, "columns"_a, "totals"_a, "out"_a,
+          "Write exp(-costs / reg + rows + columns + totals).");
+    m.def("round_plans", &round_plans, "plans"_a, "a"_a, "b"_a, "mass"_a, "fill"_a,
+          "Make plans feasible in place: rows at most a, columns at most b, of that mass if any pair may be filled.");
     m.def("simd_level", [] { return std::string(kernels().name); }, "The instruction set in use.");
     m.def("choose_simd_level", [](const std::string& name) { return choose_kernels(name.c_str()); }, "name"_a,
           "Use 'scalar', 'avx2', 'avx512' or 'best'; false if this machine has no such level.");

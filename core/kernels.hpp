@@ -41,8 +41,9 @@ struct Kernels {
     double (*minimum)(const double* x, std::size_t n);
     // low[j] = min(low[j], x[j]); false if an x is not finite, or beyond about 1e304
     bool (*fold_minimum)(const double* x, double* low, std::size_t n);
-    // out[j] = exp(x[j] + y[j] + shift), to a few units in the last place; below 1e-307 it is 0
-    void (*exponentials)(const double* x, const double* y, double shift, double* out, std::size_t n);
+    // out[j] = exp(x[j] scale + y[j] + shift), to a few units in the last place; 0 below 1e-307, and
+    // at most exp(709)
+    void (*exponentials)(const double* x, double scale, const double* y, double shift, double* out, std::size_t n);
     // out[r] = sum of x[r n + j] y[j] over j < n, for rows r = 0, 1, ..., row_group - 1
     void (*dots)(const double* x, const double* y, double* out, std::size_t n);
     // sums[j] += sum of x[r n + j] scale[r] over the rows r of a group

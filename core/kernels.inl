@@ -133,35 +133,34 @@ bool fold_minimum(const double* x, double* low, std::size_t n) {
 }
 
 // Range reduction by multiples of log 2 (in two parts), then the Taylor polynomial, exact to rounding for
-// |r| <= log(2) / 2.
+// |r| <= log(2) / 2, its terms paired so that they need not wait for each other.
 template <class L>
 typename L::Vector exponential(typename L::Vector x) {
     using V = typename L::Vector;
-    constexpr double lowest = -707.0, highest = 709.0;
-    constexpr double factors[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
-                                  1.0 / 5040,      1.0 / 720,      1.0 / 120,     1.0 / 24,     1.0 / 6,
-                                  1.0 / 2,         1.0,            1.0};
-    const V low = L::fill(lowest), high = L::fill(highest), magic = L::fill(0x1.8p52);
-    const V inside = L::max(L::min(x, high), low);
+    const V magic = L::fill(0x1.8p52), inside = L::min(x, L::fill(709.0));
     const V shifted = L::add(L::multiply(inside, L::fill(0x1.71547652b82fep+0)), magic);
     const V count = L::subtract(shifted, magic);
     V r = L::subtract(inside, L::multiply(count, L::fill(0x1.62e42feep-1)));
     r = L::subtract(r, L::multiply(count, L::fill(0x1.a39ef35793c76p-33)));
-    V sum = L::fill(factors[0]);
-    for (std::size_t i = 1; i < sizeof factors / sizeof *factors; ++i)
-        sum = L::add(L::multiply(sum, r), L::fill(factors[i]));
-    sum = L::multiply(sum, L::power_of_two(shifted));
-    sum = L::where_less(x, low, L::fill(0.0), sum);
-    return L::where_less(high, x, L::fill(infinity), sum);
+    const auto pair = [&](double low, double high) { return L::add(L::fill(low), L::multiply(L::fill(high), r)); };
+    const V r2 = L::multiply(r, r), r4 = L::multiply(r2, r2), r8 = L::multiply(r4, r4);
+    const V first = L::add(pair(1.0, 1.0), L::multiply(pair(1.0 / 2, 1.0 / 6), r2));
+    const V second = L::add(pair(1.0 / 24, 1.0 / 120), L::multiply(pair(1.0 / 720, 1.0 / 5040), r2));
+    V third = L::add(pair(1.0 / 40320, 1.0 / 362880), L::multiply(pair(1.0 / 3628800, 1.0 / 39916800), r2));
+    third = L::add(third, L::multiply(L::fill(1.0 / 479001600), r4));
+    const V sum = L::add(L::add(first, L::multiply(second, r4)), L::multiply(third, r8));
+    return L::where_less(x, L::fill(-707.0), L::fill(0.0), L::multiply(sum, L::power_of_two(shifted)));
 }
 
 template <class L>
-void exponentials(const double* x, const double* y, double shift, double* out, std::size_t n) {
-    const auto by = L::fill(shift);
+void exponentials(const double* x, double scale, const double* y, double shift, double* out, std::size_t n) {
+    const auto by = L::fill(shift), times = L::fill(scale);
     std::size_t j = 0;
-    for (; j + L::width <= n; j += L::width)
-        L::store(out + j, exponential<L>(L::add(L::add(L::load(x + j), L::load(y + j)), by)));
-    for (; j < n; ++j) out[j] = exponential<Scalar>((x[j] + y[j]) + shift);
+    for (; j + L::width <= n; j += L::width) {
+        const auto scaled = L::multiply(L::load(x + j), times);
+        L::store(out + j, exponential<L>(L::add(L::add(scaled, L::load(y + j)), by)));
+    }
+    for (; j < n; ++j) out[j] = exponential<Scalar>((x[j] * scale + y[j]) + shift);
 }
 
 // Terms are dealt out to eight partial sums at every width, so that the result is the same.

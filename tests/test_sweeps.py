@@ -6,7 +6,7 @@ import pytest
 import spadeful as sp
 from spadeful import _core, entropic
 from spadeful.entropic import steps_of
-from spadeful.sweeps import Kernel, Potentials, exponential, iterate, log_sum_exp, newton, run, sweep
+from spadeful.sweeps import Exponents, Kernel, Potentials, iterate, log_sum_exp, newton, run, sweep
 from truths import clouds, uniform
 
 PROBLEMS = [
@@ -15,15 +15,18 @@ PROBLEMS = [
     sp.Unbalanced(0.5, 0.2),
     sp.Unbalanced((0.3, 1.0), 0.2),
     sp.Unbalanced(0.5, 0.2, divergence="tv"),
+    sp.Unbalanced(0.5, 0.2, entropy="kl"),
 ]
 
 
 def start(cost, problem):
-    """Logarithms, potentials at 0 and the problem's steps, for a batch (k, m, n)."""
+    """Exponents, potentials at 0 and the problem's steps, for a batch (k, m, n)."""
     k, m, n = cost.shape
     log_a, log_b = np.log(uniform(m))[None], np.log(uniform(n))[None]
     at = Potentials(np.zeros((k, m)), np.zeros((k, n)), np.zeros(k))
-    return -cost / problem.reg, at, steps_of(problem, problem.reg, log_a, log_b)
+    of_product = getattr(problem, "entropy", "plain") == "kl"
+    exponents = Exponents(np, cost, problem.reg, log_a, log_b, of_product)
+    return exponents, at, steps_of(problem, problem.reg, log_a, log_b)
 
 
 @pytest.mark.parametrize("shift", [-1e5, 0.0, 1e5])
@@ -44,8 +47,8 @@ def test_log_sum_exp_of_nothing_is_minus_infinity():
 def test_sums_beside_the_kernel_are_those_of_the_logarithms(far):
     """However far the potentials have moved from those that the kernel was made at."""
     rng = np.random.default_rng(1)
-    logs = -20 * rng.random((2, 4, 5))
-    kernel = Kernel.make(np, logs, Potentials(np.zeros((2, 4)), np.zeros((2, 5)), np.zeros(2)))
+    exponents, zero, _ = start(20 * rng.random((2, 4, 5)), sp.Balanced(1.0))
+    logs, kernel = exponents.logs, Kernel.make(exponents, zero)
     now = Potentials(far * rng.normal(size=(2, 4)), far * rng.normal(size=(2, 5)), rng.normal(size=2))
     total = now.total[:, None]
     rows = np.logaddexp.reduce(logs + now.columns[:, None, :], 2) + total
@@ -61,10 +64,10 @@ def test_sums_beside_the_kernel_are_those_of_the_logarithms(far):
 def test_no_sweep_lowers_the_dual_objective(problem):
     """Each step maximises it over its own unknowns; no plan's objective is ever below it."""
     cost = clouds(6, 5)[None]
-    logs, now, steps = start(cost, problem)
+    exponents, now, steps = start(cost, problem)
     duals = []
     for _ in range(30):
-        now, _, dual = sweep(Kernel.make(np, logs, now), now, steps)
+        now, _, dual = sweep(Kernel.make(exponents, now), now, steps)
         duals.append(problem.reg * dual[0])
     assert (np.diff(duals) >= -1e-12).all()
     assert duals[-1] <= sp.solve(cost[0], problem).objective + 1e-12
@@ -73,32 +76,32 @@ def test_no_sweep_lowers_the_dual_objective(problem):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_newton_steps_stop_where_sweeps_stop(problem):
     """Both have the same fixed point, and close to it one Newton step does what many sweeps do."""
-    logs, now, steps = start(clouds(6, 5, seed=2)[None], problem)
+    exponents, now, steps = start(clouds(6, 5, seed=2)[None], problem)
     errors = []
     for _ in range(4000):
-        now, error, _ = sweep(Kernel.make(np, logs, now), now, steps)
+        now, error, _ = sweep(Kernel.make(exponents, now), now, steps)
         errors.append(error[0])
         if error[0] < 1e-4 and len(errors) > 1:
             break
     near = now
     for _ in range(8):
-        near = near + newton(exponential(np, logs, near), np, near, steps, 1e-9)
-    swept, error, _ = sweep(Kernel.make(np, logs, near), near, steps)
+        near = near + newton(exponents.plan(near), np, near, steps, 1e-9)
+    swept, error, _ = sweep(Kernel.make(exponents, near), near, steps)
     assert error[0] < 1e-10
-    np.testing.assert_allclose(exponential(np, logs, swept), exponential(np, logs, near), atol=1e-10)
+    np.testing.assert_allclose(exponents.plan(swept), exponents.plan(near), atol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value", "ignore:overflow")
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_problems_of_a_batch_do_not_touch_each_other(problem):
     batch = np.stack([0.01 * clouds(5, 6), clouds(5, 6, seed=3), 0.3 * clouds(5, 6, seed=4)])
-    logs, at, steps = start(batch, problem)
-    together, counts, errors = iterate(np, logs, at, steps, 1e-6, 5000)
+    exponents, at, steps = start(batch, problem)
+    together, counts, errors = iterate(exponents, at, steps, 1e-6, 5000)
     assert (errors <= 1e-6).all()
     assert counts.min() < counts.max()  # easy ones are put aside
     for i in range(3):
         one = slice(i, i + 1)
-        alone, count, _ = iterate(np, logs[one], at.pick(one), steps, 1e-6, 5000)
+        alone, count, _ = iterate(exponents.pick(one), at.pick(one), steps, 1e-6, 5000)
         assert count[0] == counts[i]
         np.testing.assert_allclose(together.rows[i], alone.rows[0], atol=1e-9)
         np.testing.assert_allclose(together.columns[i], alone.columns[0], atol=1e-9)
@@ -109,13 +112,13 @@ def test_problems_of_a_batch_do_not_touch_each_other(problem):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_the_core_sweeps_by_the_same_formulas(problem, scale):
     """Also where the exponentials of the costs vanish."""
-    logs, now, steps = start(scale * clouds(7, 5)[None], problem)
+    exponents, now, steps = start(scale * clouds(7, 5)[None], problem)
     if steps.mass:
-        now.total[:] = -logs.max()
+        now.total[:] = -exponents.logs.max()
     compiled = now * 1.0
     for _ in range(5):
-        now, error, _ = sweep(Kernel.make(np, logs, now), now, steps)
-        count, found = run(np, logs, compiled, steps, 0.0, 1)
+        now, error, _ = sweep(Kernel.make(exponents, now), now, steps)
+        count, found = run(exponents, compiled, steps, 0.0, 1)
         assert count.tolist() == [1]
         for name in ("rows", "columns", "total"):
             np.testing.assert_allclose(getattr(compiled, name), getattr(now, name), rtol=1e-12, atol=1e-11)
@@ -125,7 +128,7 @@ def test_the_core_sweeps_by_the_same_formulas(problem, scale):
 @pytest.mark.parametrize("level", ["scalar", "avx2", "avx512"])
 def test_exponentials_and_sweeps_have_the_same_bits_at_every_level(level):
     rng = np.random.default_rng(5)
-    logs, rows, columns = rng.uniform(-800, 750, (2, 9, 13)), rng.normal(size=(2, 9)), rng.normal(size=(2, 13))
+    costs, rows, columns = rng.uniform(-750, 800, (2, 9, 13)), rng.normal(size=(2, 9)), rng.normal(size=(2, 13))
     near, at, steps = start(np.stack([clouds(9, 13), clouds(9, 13, seed=1)]), sp.Unbalanced(0.5, 0.2))
     results = []
     try:
@@ -133,12 +136,14 @@ def test_exponentials_and_sweeps_have_the_same_bits_at_every_level(level):
             if not _core.choose_simd_level(name):
                 pytest.skip(f"this processor has no {level}")
             there = at * 1.0
-            run(np, near, there, steps, 0.0, 30)
-            results.append([_core.plans(logs, rows, columns, np.zeros(2)), there.rows, there.columns])
+            run(near, there, steps, 0.0, 30)
+            plans = np.empty_like(costs)
+            _core.plans(costs, 1.0, rows, columns, np.zeros(2), plans)
+            results.append([plans, there.rows, there.columns])
     finally:
         _core.choose_simd_level("best")
     with np.errstate(over="ignore", under="ignore"):
-        truth = np.exp(logs + (columns[:, None, :] + rows[:, :, None]))
+        truth = np.exp(columns[:, None, :] - costs + rows[:, :, None])
     normal = (truth > 1e-306) & (truth < 1e307)
     assert normal.any()
     np.testing.assert_allclose(results[0][0][normal], truth[normal], rtol=1e-12)
@@ -157,6 +162,8 @@ def test_the_core_refuses_shapes_that_do_not_fit(wrong, message):
     with pytest.raises(ValueError, match=message):
         _core.sweeps(
             np.zeros((1, 4, 5)),
+            1.0,
+            False,
             **(given | wrong),
             row_step=step,
             column_step=step,
@@ -186,12 +193,13 @@ def test_tensors_on_a_device_give_the_same_plan(problem, monkeypatch):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_numpy_and_torch_sweep_alike(problem):
     torch = pytest.importorskip("torch")
-    logs, at, steps = start(clouds(5, 4)[None], problem)
+    exponents, at, steps = start(clouds(5, 4)[None], problem)
     tensors = Potentials(*(torch.tensor(x) for x in (at.rows, at.columns, at.total)))
-    log_weights = (torch.tensor(side.log_weights) for side in (steps.rows, steps.columns))
+    log_weights = [torch.tensor(side.log_weights) for side in (steps.rows, steps.columns)]
     same = steps_of(problem, problem.reg, *log_weights)
-    new, error, dual = sweep(Kernel.make(np, logs, at), at, steps)
-    found = sweep(Kernel.make(torch, torch.tensor(logs), tensors), tensors, same)
+    new, error, dual = sweep(Kernel.make(exponents, at), at, steps)
+    on_device = Exponents(torch, torch.tensor(exponents.cost), problem.reg, *log_weights, exponents.of_product)
+    found = sweep(Kernel.make(on_device, tensors), tensors, same)
     np.testing.assert_allclose(found[0].rows.numpy(), new.rows, rtol=1e-12)
     np.testing.assert_allclose(found[0].columns.numpy(), new.columns, rtol=1e-12)
     np.testing.assert_allclose([float(found[1]), float(found[2])], [error[0], dual[0]], rtol=1e-12)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,10 +14,10 @@ from numpy.typing import NDArray
 
 from spadeful import _core
 from spadeful.arrays import Floats, is_torch, read_cost, read_weights, refuse_bad_entries, to_numpy
-from spadeful.exact import check_threads
 from spadeful.plan import Indices, Plan
 from spadeful.problems import Partial, Problem, Unbalanced
-from spadeful.sweeps import Array, Potentials, Side, Steps, exponential, iterate
+from spadeful.sweeps import Array, Exponents, Potentials, Side, Steps, iterate
+from spadeful.threads import check_threads, share_out
 
 #: Regularisations above this share of the costs' spread are solved at once; smaller ones in steps of FACTOR.
 EASY, FACTOR = 0.005, 4.0
@@ -26,8 +25,6 @@ EASY, FACTOR = 0.005, 4.0
 LOOSE = 1e-2
 #: The smallest regularisation that is told from none, as a share of the costs' spread.
 SMALLEST = 1e-10
-#: Entries of the problems that are solved together, so that they stay in a processor's cache.
-CHUNK = 1 << 16
 #: Below this a sum is nothing.
 TINY_SUM = 1e-300
 #: The error that is asked for where the last of it cannot be rounded away.
@@ -100,31 +97,29 @@ def total_variation(log_weights: Array, tau: float) -> Side:
 
 def anneal(
     cost: Array, problem: Problem, log_a: Array, log_b: Array, spread: float, tol: float, max_iter: int
-) -> tuple[Array, Steps, Potentials, Indices, Floats]:
+) -> tuple[Exponents, Steps, Potentials, Indices, Floats]:
     """Potentials of a batch (k, m, n), a small regularisation approached through larger ones."""
     xp = namespace(cost)
     k, m, n = cost.shape
-    reg = max(problem.reg, EASY * spread)
+    of_product = getattr(problem, "entropy", "plain") == "kl"
+    exponents = Exponents(xp, cost, max(problem.reg, EASY * spread), log_a, log_b, of_product)
     now = Potentials(xp.zeros_like(cost[:, :, 0]), xp.zeros_like(cost[:, 0, :]), xp.zeros_like(cost[:, 0, 0]))
     if isinstance(problem, Partial) and problem.mass < 1:
-        # No entry is above 1, and the largest is: then the whole to its mass.
-        now = replace(now, total=xp.amin(cost.reshape(k, m * n), axis=1) / reg)
-        whole = exponential(xp, cost / -reg, now).sum(axis=2).sum(axis=1)
+        # First no entry above 1, and one that is 1; then the whole to its mass.
+        now = replace(now, total=xp.amin(cost.reshape(k, m * n), axis=1) / exponents.reg)
+        whole = exponents.plan(now).sum(axis=2).sum(axis=1)
         now = replace(now, total=now.total + math.log(problem.mass) - xp.log(whole))
     sweeps = np.zeros(k, dtype=np.int64)
     while True:
-        logs = cost / -reg
-        if getattr(problem, "entropy", "plain") == "kl":
-            logs += log_a[:, :, None]
-            logs += log_b[:, None, :]
+        reg = exponents.reg
         steps = steps_of(problem, reg, log_a, log_b)
         last = reg <= problem.reg
-        now, count, errors = iterate(xp, logs, now, steps, tol if last else LOOSE, max_iter)
+        now, count, errors = iterate(exponents, now, steps, tol if last else LOOSE, max_iter)
         sweeps += count
         if last:
-            return logs, steps, now, sweeps, errors
+            return exponents, steps, now, sweeps, errors
         smaller = max(problem.reg, reg / FACTOR)
-        now, reg = now * (reg / smaller), smaller
+        now, exponents = now * (reg / smaller), replace(exponents, reg=smaller)
 
 
 def rounded(xp: Any, plan: Array, a: Array, b: Array, mass: float, fill: bool) -> Array:
@@ -134,17 +129,16 @@ def rounded(xp: Any, plan: Array, a: Array, b: Array, mass: float, fill: bool) -
     product of what rows and columns have left. With s' the mass after scaling, row i gets (s - s') / (1 - s')
     of what it has left, which is at most all of it. For mass 1 this is the rounding of Altschuler et al. (2017).
     """
+    if xp is np:
+        _core.round_plans(plan, a[0], b[0], mass, fill)
+        return plan
     plan *= xp.clip(a / xp.clip(plan.sum(axis=2), TINY_SUM, None), None, 1.0)[:, :, None]
     plan *= xp.clip(b / xp.clip(plan.sum(axis=1), TINY_SUM, None), None, 1.0)[:, None, :]
-    row_sums = plan.sum(axis=2)
-    shrink = xp.clip(mass / row_sums.sum(axis=1), None, 1.0)
-    if bool((shrink < 1).any()):
-        plan *= shrink[:, None, None]
-        row_sums = plan.sum(axis=2)
+    plan *= xp.clip(mass / plan.sum(axis=2).sum(axis=1), None, 1.0)[:, None, None]
     if not fill:
         return plan
-    rows, columns = xp.clip(a - row_sums, 0.0, None), xp.clip(b - plan.sum(axis=1), 0.0, None)
-    missing = xp.clip(mass - row_sums.sum(axis=1)[:, None], 0.0, None)
+    rows, columns = xp.clip(a - plan.sum(axis=2), 0.0, None), xp.clip(b - plan.sum(axis=1), 0.0, None)
+    missing = xp.clip(mass - plan.sum(axis=2).sum(axis=1)[:, None], 0.0, None)
     left = xp.clip(rows.sum(axis=1)[:, None] * columns.sum(axis=1)[:, None], TINY_SUM, None)
     plan += (rows * (missing / left))[:, :, None] * columns[:, None, :]
     return plan
@@ -197,19 +191,26 @@ def prices_of(problem: Problem, at: Potentials) -> tuple[Array, Array, Array]:
 
 
 def solve_batch(
-    cost: Array, problem: Problem, a: Array, b: Array, spread: float, tol: float, max_iter: int
+    cost: Array,
+    problem: Problem,
+    a: Array,
+    b: Array,
+    spread: float,
+    tol: float,
+    max_iter: int,
+    out: Array | None = None,
 ) -> EntropicAnswer:
-    """One batch (k, m, n) of positive weights a (1, m) and b (1, n)."""
+    """One batch (k, m, n) of positive weights a (1, m) and b (1, n); the plans go to `out` if it is there."""
     xp = namespace(cost)
-    forbids = not bool(xp.isfinite(cost).all())
+    forbids = not bool(xp.amax(cost) < np.inf)
     exact = not isinstance(problem, Unbalanced)
     with np.errstate(all="ignore"):  # infinities are looked for where they matter
         wanted = min(tol, TIGHT) if forbids and exact else tol
         log_a, log_b = xp.log(a), xp.log(b)
-        logs, steps, at, sweeps, errors = anneal(cost, problem, log_a, log_b, spread, wanted, max_iter)
-        plan = exponential(xp, logs, at)
+        exponents, steps, at, sweeps, errors = anneal(cost, problem, log_a, log_b, spread, wanted, max_iter)
+        plan = exponents.plan(at, out)
         bound = problem.reg * steps.dual(xp, at, plan.sum(axis=2).sum(axis=1))
-        if getattr(problem, "entropy", "plain") == "kl":
+        if exponents.of_product:
             bound = bound + problem.reg * a.sum() * b.sum()
         if exact:
             mass = getattr(problem, "mass", 1.0)
@@ -221,16 +222,14 @@ def solve_batch(
     return EntropicAnswer(problem, a, b, plan, bound, *prices_of(problem, at), errors, sweeps, errors <= tol)
 
 
-def joined(answers: list[EntropicAnswer]) -> EntropicAnswer:
-    """The answers of parts of a batch as one."""
-    if len(answers) == 1:
-        return answers[0]
-    xp = namespace(answers[0].dense)
+def joined(answers: list[EntropicAnswer], dense: Array) -> EntropicAnswer:
+    """The answers of parts of a batch as one, whose plans are all in `dense`."""
+    first = answers[0]
     parts = {}
-    for name in list(EntropicAnswer.__dataclass_fields__)[3:]:
+    for name in list(EntropicAnswer.__dataclass_fields__)[4:]:
         values = [getattr(answer, name) for answer in answers]
-        parts[name] = (xp if is_torch(values[0]) else np).concatenate(values)
-    return EntropicAnswer(answers[0].problem, answers[0].a, answers[0].b, **parts)
+        parts[name] = namespace(values[0]).concatenate(values)
+    return EntropicAnswer(first.problem, first.a, first.b, dense, **parts)
 
 
 def widened(answer: EntropicAnswer, rows: Array, columns: Array) -> EntropicAnswer:
@@ -285,17 +284,16 @@ def solve_entropic(cost: Any, problem: Problem, a: Any, b: Any, tol: float, max_
             "for the exact plan pass reg=0."
         )
 
-    def part(which: slice) -> EntropicAnswer:
-        return (solve_alive if holes else solve_batch)(batch[which], problem, a, b, spread, tol, max_iter)
-
     count = 1 if on_device(cost) else check_threads(threads)
-    size = len(batch) if on_device(cost) else max(1, CHUNK // (m * n))
+    size = -(-len(batch) // (1 if count == 1 else 2 * count))
     chunks = [slice(i, i + size) for i in range(0, len(batch), size)]
-    if min(count, len(chunks)) == 1:
-        answer = joined([part(chunk) for chunk in chunks])
-    else:
-        with ThreadPoolExecutor(count) as pool:
-            answer = joined(list(pool.map(part, chunks)))
+    dense = namespace(batch).empty_like(batch)
+
+    def part(which: slice) -> EntropicAnswer:
+        return (solve_alive if holes else solve_batch)(batch[which], problem, a, b, spread, tol, max_iter, dense[which])
+
+    answers = share_out(part, chunks, count)
+    answer = answers[0] if len(answers) == 1 else joined(answers, dense)
     if not answer.converged.all():
         warnings.warn(
             f"The marginal error {tol:g} was not reached within {max_iter} sweeps for "
@@ -318,14 +316,14 @@ def nothing(problem: Problem, cost: Array) -> EntropicAnswer:
 
 
 def solve_alive(
-    cost: Array, problem: Problem, a: Array, b: Array, spread: float, tol: float, max_iter: int
+    cost: Array, problem: Problem, a: Array, b: Array, spread: float, tol: float, max_iter: int, out: Array
 ) -> EntropicAnswer:
     """Rows and columns without weight or without any allowed pair carry nothing: solve for the others."""
     xp = namespace(cost)
     allowed = xp.isfinite(cost)
     rows, columns = allowed.any(axis=2) & (a > 0), allowed.any(axis=1) & (b > 0)
     if bool(rows.all()) and bool(columns.all()):
-        return solve_batch(cost, problem, a, b, spread, tol, max_iter)
+        return solve_batch(cost, problem, a, b, spread, tol, max_iter, out)
     answers = []
     for i in range(len(cost)):
         inner = cost[i][rows[i]][:, columns[i]][None]
@@ -343,4 +341,5 @@ def solve_alive(
             answer.bound = answer.bound + missed
         answer.a, answer.b = a, b
         answers.append(widened(answer, rows[i], columns[i]))
-    return joined(answers)
+        out[i] = answers[-1].dense[0]
+    return joined(answers, out)

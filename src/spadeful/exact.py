@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 from spadeful import _core
 from spadeful.arrays import Floats, read_cost, read_weights
 from spadeful.plan import Indices, Plan, Triplets
+from spadeful.threads import check_threads
 
 Weights = tuple[Floats | None, Floats | None]
 
@@ -85,24 +84,6 @@ class ExactAnswer:
     @property
     def converged(self) -> NDArray[np.bool_]:
         return np.ones(len(self.prices), dtype=np.bool_)
-
-
-def all_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def check_threads(threads: int | None) -> int:
-    """How many threads to use: all cores unless said."""
-    if threads is None:
-        return all_cores()
-    try:
-        count = operator.index(threads)
-    except TypeError:
-        count = 0
-    if count < 1:
-        raise ValueError(f"threads must be a whole number of at least 1, or None. Got {threads!r} instead.")
-    return count
 
 
 def solve_exact(cost: Any, mass: float, a: Any = None, b: Any = None, threads: int | None = None) -> Plan:

@@ -6,9 +6,10 @@ from numbers import Integral
 from typing import Any
 
 from spadeful.entropic import solve_entropic
-from spadeful.exact import check_threads, solve_exact
+from spadeful.exact import solve_exact
 from spadeful.plan import Plan
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced, is_number
+from spadeful.threads import check_threads
 from spadeful.unbalanced import solve_unbalanced
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,13 @@ class Steps:
         """The dual objective of potentials whose plan has this mass, in units of the regularisation."""
         return self.rows.dual(xp, at.rows) + self.columns.dual(xp, at.columns) - mass + self.mass * at.total
 
+    def centre(self, at: Potentials) -> Potentials:
+        """Where a constant moved from columns to rows changes nothing, keep both of a size, to lose no digits."""
+        if not self.loose:
+            return at
+        by = ((at.columns.mean(axis=1) - at.rows.mean(axis=1)) / 2)[:, None]
+        return replace(at, rows=at.rows + by, columns=at.columns - by)
+
     def translate(self, xp: Any, at: Potentials) -> Potentials:
         """Move the best constant from columns to rows: sweeps alone find it slowly (Sejourne et al., 2022)."""
         rows, columns = self.rows, self.columns
@@ -117,6 +125,38 @@ class Steps:
         return replace(at, rows=at.rows + by, columns=at.columns - by)
 
 
+@dataclass(frozen=True)
+class Exponents:
+    """The logarithms of the plan without its potentials, W above, for k problems (k, m, n)."""
+
+    xp: Any
+    cost: Array
+    reg: float
+    log_a: Array
+    log_b: Array
+    of_product: bool = False  # whether the entropy is taken against the product of the weights
+
+    @cached_property
+    def logs(self) -> Array:
+        logs = self.cost / -self.reg
+        return logs + self.log_a[:, :, None] + self.log_b[:, None, :] if self.of_product else logs
+
+    def pick(self, which: Any) -> Exponents:
+        return replace(self, cost=self.cost[which])
+
+    def plan(self, at: Potentials, out: Array | None = None) -> Array:
+        """The plan of some potentials."""
+        if self.xp is not np:
+            exponent = self.logs + at.rows[:, :, None]
+            exponent += at.columns[:, None, :]
+            exponent += at.total[:, None, None]
+            return self.xp.exp(exponent, out=out)
+        out = np.empty(self.cost.shape) if out is None else out
+        rows, columns = (at.rows + self.log_a, at.columns + self.log_b) if self.of_product else (at.rows, at.columns)
+        _core.plans(self.cost, self.reg, rows, columns, at.total, out)
+        return out
+
+
 def log_sum_exp(xp: Any, x: Array, axis: int) -> Array:
     """log(sum(exp(x))), also where all of x is -inf."""
     top = xp.amax(x, axis=axis, keepdims=True)
@@ -124,37 +164,34 @@ def log_sum_exp(xp: Any, x: Array, axis: int) -> Array:
     return xp.log(xp.exp(x - top).sum(axis=axis)) + top.squeeze(axis)
 
 
-def exponential(xp: Any, logs: Array, at: Potentials) -> Array:
-    """The plan of some potentials."""
-    if xp is np:
-        return _core.plans(logs, at.rows, at.columns, at.total)
-    exponent = logs + at.rows[:, :, None]
-    exponent += at.columns[:, None, :]
-    exponent += at.total[:, None, None]
-    return xp.exp(exponent)
-
-
 @dataclass(frozen=True)
 class Kernel:
     """The plan of each problem as a matrix, with the potentials that it was made at."""
 
-    xp: Any
-    logs: Array
+    exponents: Exponents
     at: Potentials
     matrix: Array
 
     @staticmethod
-    def make(xp: Any, logs: Array, at: Potentials) -> Kernel:
-        return Kernel(xp, logs, at * 1.0, exponential(xp, logs, at))
+    def make(exponents: Exponents, at: Potentials) -> Kernel:
+        return Kernel(exponents, at * 1.0, exponents.plan(at))
+
+    @property
+    def xp(self) -> Any:
+        return self.exponents.xp
+
+    @property
+    def logs(self) -> Array:
+        return self.exponents.logs
 
     def absorb(self, potentials: Potentials, which: Any) -> None:
         """Make the kernel of some problems anew, at where their potentials are now."""
         there = potentials.pick(which)
-        self.matrix[which] = exponential(self.xp, self.logs[which], there)
+        self.matrix[which] = self.exponents.pick(which).plan(there)
         self.at.put(which, there)
 
     def pick(self, which: Any) -> Kernel:
-        return Kernel(self.xp, self.logs[which], self.at.pick(which), self.matrix[which])
+        return Kernel(self.exponents.pick(which), self.at.pick(which), self.matrix[which])
 
     def log_row_sums(self, at: Potentials) -> Array:
         """Logarithms of the row sums of the plan without the rows' own potentials."""
@@ -250,18 +287,25 @@ def linearise(xp: Any, side: Side, sums: Array, own: Array, plan: Array, expand:
     return change, slope, plan / sums[expand]
 
 
-def polish(xp: Any, logs: Array, now: Potentials, steps: Steps, error: float, tol: float) -> tuple[Potentials, float]:
+def polish(exponents: Exponents, now: Potentials, steps: Steps, error: float, tol: float) -> tuple[Potentials, float]:
     """Newton steps for one problem, damped as much as they need to beat a sweep (Levenberg, Marquardt)."""
+    xp, logs = exponents.xp, exponents.logs
+    finite = logs[xp.isfinite(logs)]
+    longest = 100 + 2 * float(finite.max() - finite.min())  # potentials never differ by more
     damping = 1e-9
     for _ in range(MOST_STEPS):
         if error <= tol:
             break
-        plan = exponential(xp, logs, now)
-        here = Kernel(xp, logs, now, plan)
+        plan = exponents.plan(now)
+        here = Kernel(exponents, now, plan)
         swept, _, reached = sweep(here, now, steps)
         for _ in range(10):
-            there = now + newton(plan, xp, now, steps, damping)
-            new, errors, dual = sweep(Kernel.make(xp, logs, there), there, steps)
+            step = steps.centre(newton(plan, xp, now, steps, damping))
+            if not float(abs(step.rows).max()) < longest:
+                damping *= 10
+                continue
+            there = now + step
+            new, errors, dual = sweep(Kernel.make(exponents, there), there, steps)
             gained = float(dual[0]) > float(reached[0]) or float(errors[0]) < error / 2
             if gained and math.isfinite(float(errors[0])):
                 now, error = new, float(errors[0])
@@ -273,17 +317,19 @@ def polish(xp: Any, logs: Array, now: Potentials, steps: Steps, error: float, to
     return now, error
 
 
-def run(xp: Any, logs: Array, now: Potentials, steps: Steps, tol: float, most: int) -> tuple[Any, Any]:
+def run(exponents: Exponents, now: Potentials, steps: Steps, tol: float, most: int) -> tuple[Any, Any]:
     """Sweep until each problem has converged, or Newton steps are in sight of being quicker.
 
     Moves the potentials; returns the sweeps made and the errors left.
     """
     k, n = now.columns.shape
     worth = 100 + 3 * n  # sweeps that a few Newton steps cost
-    if xp is np:
+    if exponents.xp is np:
         rows, columns = steps.rows, steps.columns
         return _core.sweeps(
-            logs,
+            exponents.cost,
+            exponents.reg,
+            exponents.of_product,
             now.rows,
             now.columns,
             now.total,
@@ -298,7 +344,7 @@ def run(xp: Any, logs: Array, now: Potentials, steps: Steps, tol: float, most: i
         )
     counts, errors = np.zeros(k, dtype=np.int64), np.full(k, np.inf)
     active, before = np.arange(k), np.full(k, np.inf)
-    kernel, here = Kernel.make(xp, logs, now), now
+    kernel, here = Kernel.make(exponents, now), now
     for count in range(1, most + 1):
         here, found, _ = sweep(kernel, here, steps)
         error = np.asarray(found.tolist())
@@ -320,20 +366,21 @@ def run(xp: Any, logs: Array, now: Potentials, steps: Steps, tol: float, most: i
 
 
 def iterate(
-    xp: Any, logs: Array, start: Potentials, steps: Steps, tol: float, max_iter: int
+    exponents: Exponents, start: Potentials, steps: Steps, tol: float, max_iter: int
 ) -> tuple[Potentials, Any, Any]:
     """Sweeps, then Newton steps where they pay, until every problem's error is below tol.
 
     Returns potentials, sweeps and errors. What is done for a problem does not depend on the others of its batch.
     """
     now = start * 1.0
-    counts, errors = run(xp, logs, now, steps, tol, max_iter)
+    counts, errors = run(exponents, now, steps, tol, max_iter)
     for i in np.flatnonzero(~(errors <= tol)):
         one = slice(i, i + 1)
+        alone = exponents.pick(one)
         while not errors[i] <= tol and counts[i] < max_iter:
-            there, errors[i] = polish(xp, logs[one], now.pick(one), steps, errors[i], tol)
+            there, errors[i] = polish(alone, now.pick(one), steps, errors[i], tol)
             now.put(one, there)
             if not errors[i] <= tol:
-                more, found = run(xp, logs[one], now.pick(one), steps, tol, max_iter - counts[i])
+                more, found = run(alone, now.pick(one), steps, tol, max_iter - counts[i])
                 counts[i], errors[i] = counts[i] + more[0], found[0]
     return now, counts, errors

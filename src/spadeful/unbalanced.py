@@ -14,9 +14,10 @@ from scipy.sparse import coo_array
 from spadeful import _core
 from spadeful.arrays import Floats, read_cost, read_weights, refuse_bad_entries
 from spadeful.entropic import NotConverged
-from spadeful.exact import Weights, check_threads
+from spadeful.exact import Weights
 from spadeful.plan import Indices, Plan, Triplets, matrices
 from spadeful.problems import Unbalanced
+from spadeful.threads import check_threads
 
 #: The certified gap, relative to the objective, that a Kullback-Leibler plan is brought to, and promised.
 EXACT, PROMISED = 1e-10, 1e-7
