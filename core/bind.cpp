@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -142,28 +143,32 @@ struct Failure {
 };
 
 // Every thread takes the next problem that nobody has; which one solves it does not change the answer.
-Failure solve_batch(const Costs& costs, const Units& units, const Request& request, std::size_t threads,
-                    std::vector<Answer>& answers) {
-    std::atomic<std::size_t> next{0}, finished{0};
+// make() gives each thread a worker of its own, called as worker(problem, watch).
+template <class Make>
+Failure share_out(std::size_t count, std::size_t threads, Make&& make) {
+    std::atomic<std::size_t> next{0};
     std::atomic<bool> stop{false};
     std::mutex mutex;
-    Failure failure{costs.count, nullptr};
+    std::condition_variable ended;
+    std::size_t working = threads = std::max<std::size_t>(std::min(threads, count), 1);
+    Failure failure{count, nullptr};
 
     const auto work = [&](Watch& watch) {
-        Solver solver;
-        std::vector<double> buffer;
-        for (std::size_t k; (k = next++) < costs.count;) {
+        auto worker = make();
+        for (std::size_t k; (k = next++) < count;) {
             try {
                 watch.check();
-                answers[k] = solver.solve(costs.read(k, buffer), costs.m, costs.n, units, request, watch);
+                worker(k, watch);
             } catch (...) {
                 // Problems are begun in order, so of several failures the first is found whatever the timing.
                 const std::lock_guard lock(mutex);
                 if (k < failure.problem) failure = {k, std::current_exception()};
-                next = costs.count;
+                next = count;
             }
         }
-        ++finished;
+        const std::lock_guard lock(mutex);
+        --working;
+        ended.notify_one();
     };
 
     std::vector<std::thread> team;
@@ -175,29 +180,38 @@ Failure solve_batch(const Costs& costs, const Units& units, const Request& reque
     SignalWatch watch;
     work(watch);
     bool interrupted = watch.interrupted();
-    while (finished < threads) {
-        interrupted = interrupted || watch.stop();
-        stop = interrupted;
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    for (bool waiting = true; waiting;) {
+        stop = interrupted = interrupted || watch.stop();
+        std::unique_lock lock(mutex);
+        waiting = !ended.wait_for(lock, std::chrono::milliseconds(20), [&] { return working == 0; });
     }
     for (std::thread& thread : team) thread.join();
     if (interrupted) return {0, std::make_exception_ptr(Interrupted{})};
     return failure;
 }
 
-// A solver kept by each thread saves small problems its set-up. It is taken while in use, so that a signal handler that
-// solves something on the way gets another, and let go of after a large problem.
+// The same without the interpreter's lock, for workers that can only be interrupted.
+template <class Make>
+void share_out_quietly(std::size_t count, std::size_t threads, Make&& make) {
+    with_words("", 1.0, [&] {
+        nb::gil_scoped_release release;
+        if (const Failure failure = share_out(count, threads, make); failure.what) std::rethrow_exception(failure.what);
+    });
+}
+
+// A solver kept by each thread saves small problems its set-up. It is taken while in use, so that a signal handler
+// that solves something on the way gets another, and let go of after a large problem.
 template <class T>
 class Borrowed {
 public:
-    Borrowed() : solver_(std::move(kept())) {
+    explicit Borrowed(std::size_t size) : keep_(size <= (1 << 18)), solver_(std::move(kept())) {
         if (!solver_) solver_ = std::make_unique<T>();
     }
-    T* operator->() { return solver_.get(); }
-    void give_back(std::size_t size) {
-        constexpr std::size_t large = 1 << 18;
-        if (size <= large) kept() = std::move(solver_);
+    Borrowed(Borrowed&&) = default;
+    ~Borrowed() {
+        if (keep_ && solver_) kept() = std::move(solver_);
     }
+    T* operator->() { return solver_.get(); }
 
 private:
     static std::unique_ptr<T>& kept() {
@@ -205,6 +219,7 @@ private:
         return solver;
     }
 
+    bool keep_;
     std::unique_ptr<T> solver_;
 };
 
@@ -222,18 +237,21 @@ Answers solve(const Array& cost, double mass, const std::optional<Vector>& a, co
         Failure failure;
         {
             nb::gil_scoped_release release;
-            failure = solve_batch(costs, units, request, std::min(threads, costs.count), answers.each);
+            failure = share_out(costs.count, threads, [&] {
+                return [&, solver = Solver(), buffer = std::vector<double>()](std::size_t k, Watch& watch) mutable {
+                    answers.each[k] = solver.solve(costs.read(k, buffer), costs.m, costs.n, units, request, watch);
+                };
+            });
         }
         if (failure.what)
             with_words(std::to_string(failure.problem) + ", ", mass, [&] { std::rethrow_exception(failure.what); });
     } else {
         with_words("", mass, [&] {
             nb::gil_scoped_release release;
-            Borrowed<Solver> solver;
+            Borrowed<Solver> solver(costs.m * costs.n);
             std::vector<double> buffer;
             SignalWatch watch;
             answers.each[0] = solver->solve(costs.read(0, buffer), costs.m, costs.n, units, request, watch);
-            solver.give_back(costs.m * costs.n);
         });
     }
     return answers;
@@ -337,7 +355,7 @@ void check_shapes(const Batch& costs, const Rows& rows, const Rows& columns, con
 // Potentials are moved in place; returns the sweeps made and the errors left.
 nb::tuple sweeps(const Batch& costs, double reg, bool of_product, const Rows& rows, const Rows& columns,
                  const Numbers& totals, const Vector& log_a, const Vector& log_b, const StepOf& row_step,
-                 const StepOf& column_step, double mass, double tol, std::size_t most, double worth) {
+                 const StepOf& column_step, double mass, double tol, std::size_t most, double worth, std::size_t threads) {
     check_shapes(costs, rows, columns, totals);
     const std::size_t k = costs.shape(0), m = costs.shape(1), n = costs.shape(2);
     if (log_a.shape(0) != m || log_b.shape(0) != n) throw nb::value_error("the weights must have the shapes (m,) and (n,)");
@@ -349,39 +367,42 @@ nb::tuple sweeps(const Batch& costs, double reg, bool of_product, const Rows& ro
     const Patience patience{tol, most, worth};
     std::vector<std::int64_t> counts(k);
     std::vector<double> errors(k);
-    with_words("", 1.0, [&] {
-        nb::gil_scoped_release release;
-        SignalWatch watch;
-        Borrowed<Sweeper> sweeper;
-        for (std::size_t p = 0; p < k; ++p) {
+    share_out_quietly(k, threads, [&] {
+        return [&, sweeper = Borrowed<Sweeper>(m * n)](std::size_t p, Watch& watch) mutable {
             const Swept swept = sweeper->run({costs.data() + p * m * n, reg}, m, n, rule, patience, rows.data() + p * m,
                                              columns.data() + p * n, totals.data() + p, watch);
             counts[p] = static_cast<std::int64_t>(swept.count);
             errors[p] = swept.error;
-        }
-        sweeper.give_back(m * n);
+        };
     });
     return nb::make_tuple(to_numpy(std::move(counts), {k}), to_numpy(std::move(errors), {k}));
 }
 
-// Writes the plans of some potentials (k, m, n).
-void plans(const Batch& costs, double reg, const Rows& rows, const Rows& columns, const Numbers& totals,
-           const Plans& out) {
+// Writes the plans of some potentials (k, m, n); returns their masses.
+auto plans(const Batch& costs, double reg, const Rows& rows, const Rows& columns, const Numbers& totals,
+           const Plans& out, std::size_t threads) {
     check_shapes(costs, rows, columns, totals);
     const std::size_t k = costs.shape(0), m = costs.shape(1), n = costs.shape(2);
     if (out.shape(0) != k || out.shape(1) != m || out.shape(2) != n)
         throw nb::value_error("the plans must have the shape (k, m, n) of the costs");
-    nb::gil_scoped_release release;
-    for (std::size_t p = 0; p < k; ++p)
-        exponentials({costs.data() + p * m * n, reg}, m, n, rows.data() + p * m, columns.data() + p * n,
-                     totals.data()[p], out.data() + p * m * n);
+    std::vector<double> masses(k);
+    share_out_quietly(k, threads, [&] {
+        return [&](std::size_t p, Watch&) {
+            masses[p] = exponentials({costs.data() + p * m * n, reg}, m, n, rows.data() + p * m, columns.data() + p * n,
+                                     totals.data()[p], out.data() + p * m * n);
+        };
+    });
+    return to_numpy(std::move(masses), {k});
 }
 
-void round_plans(const Plans& plans, const Vector& a, const Vector& b, double mass, bool fill) {
+void round_plans(const Plans& plans, const Vector& a, const Vector& b, double mass, bool fill, std::size_t threads) {
     const std::size_t k = plans.shape(0), m = plans.shape(1), n = plans.shape(2);
     if (a.shape(0) != m || b.shape(0) != n) throw nb::value_error("the weights must have the shapes (m,) and (n,)");
-    nb::gil_scoped_release release;
-    for (std::size_t p = 0; p < k; ++p) make_feasible(plans.data() + p * m * n, m, n, a.data(), b.data(), mass, fill);
+    share_out_quietly(k, threads, [&] {
+        return [&](std::size_t p, Watch&) {
+            make_feasible(plans.data() + p * m * n, m, n, a.data(), b.data(), mass, fill);
+        };
+    });
 }
 
 auto copy_of(const std::vector<double>& values) {
@@ -417,12 +438,12 @@ NB_MODULE(_core, m) {
     m.def("path", &path, "cost"_a, "a"_a.none(), "b"_a.none(), "Solve for every mass.");
     m.def("certify", &certify, "cost"_a, "prices"_a, "column_prices"_a, "Row prices of a feasible dual solution.");
     m.def("sweeps", &sweeps, "costs"_a, "reg"_a, "of_product"_a, "rows"_a, "columns"_a, "totals"_a, "log_a"_a, "log_b"_a, "row_step"_a,
-          "column_step"_a, "mass"_a, "tol"_a, "most"_a, "worth"_a,
+          "column_step"_a, "mass"_a, "tol"_a, "most"_a, "worth"_a, "threads"_a,
           "Sweep each problem of a batch until it has converged or more than `worth` sweeps are in sight; moves the "
           "potentials, returns sweeps and errors. A step is (share, low, high, tau).");
-    m.def("plans", &plans, "costs"_a, "reg"_a, "rows"_a, "columns"_a, "totals"_a, "out"_a,
-          "Write exp(-costs / reg + rows + columns + totals).");
-    m.def("round_plans", &round_plans, "plans"_a, "a"_a, "b"_a, "mass"_a, "fill"_a,
+    m.def("plans", &plans, "costs"_a, "reg"_a, "rows"_a, "columns"_a, "totals"_a, "out"_a, "threads"_a,
+          fresh, "Write exp(-costs / reg + rows + columns + totals), and return the sums.");
+    m.def("round_plans", &round_plans, "plans"_a, "a"_a, "b"_a, "mass"_a, "fill"_a, "threads"_a,
           "Make plans feasible in place: rows at most a, columns at most b, of that mass if any pair may be filled.");
     m.def("simd_level", [] { return std::string(kernels().name); }, "The instruction set in use.");
     m.def("choose_simd_level", [](const std::string& name) { return choose_kernels(name.c_str()); }, "name"_a,

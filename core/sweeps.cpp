@@ -33,10 +33,14 @@ double sum_of(const double* x, std::size_t n) {
 
 }  // namespace
 
-void exponentials(const Exponents& exponents, std::size_t m, std::size_t n, const double* rows, const double* columns,
-                  double total, double* plan) {
-    for (std::size_t i = 0; i < m; ++i)
+double exponentials(const Exponents& exponents, std::size_t m, std::size_t n, const double* rows, const double* columns,
+                    double total, double* plan) {
+    double mass = 0;
+    for (std::size_t i = 0; i < m; ++i) {
         kernels().exponentials(exponents.cost + i * n, -1 / exponents.reg, columns, rows[i] + total, plan + i * n, n);
+        mass += sum_of(plan + i * n, n);
+    }
+    return mass;
 }
 
 void Sweeper::Half::begin(const Side& its, double* given, std::size_t count) {

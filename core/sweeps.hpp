@@ -86,8 +86,8 @@ private:
     std::vector<double> column_shifts_;
 };
 
-// The plan of some potentials, m x n: exp(-cost / reg + rows + columns).
-void exponentials(const Exponents& exponents, std::size_t m, std::size_t n, const double* rows, const double* columns,
+// The plan of some potentials, m x n: exp(-cost / reg + rows + columns + total). Returns its mass.
+double exponentials(const Exponents& exponents, std::size_t m, std::size_t n, const double* rows, const double* columns,
                   double total, double* plan);
 
 // Makes a plan feasible: rows at most a, columns at most b, and of that mass if any pair may be filled. The formulas

@@ -138,7 +138,7 @@ def test_exponentials_and_sweeps_have_the_same_bits_at_every_level(level):
             there = at * 1.0
             run(near, there, steps, 0.0, 30)
             plans = np.empty_like(costs)
-            _core.plans(costs, 1.0, rows, columns, np.zeros(2), plans)
+            _core.plans(costs, 1.0, rows, columns, np.zeros(2), plans, 1)
             results.append([plans, there.rows, there.columns])
     finally:
         _core.choose_simd_level("best")
@@ -171,6 +171,7 @@ def test_the_core_refuses_shapes_that_do_not_fit(wrong, message):
             tol=1.0,
             most=1,
             worth=1.0,
+            threads=1,
         )
 
 

@@ -17,7 +17,7 @@ from spadeful.arrays import Floats, is_torch, read_cost, read_weights, refuse_ba
 from spadeful.plan import Indices, Plan
 from spadeful.problems import Partial, Problem, Unbalanced
 from spadeful.sweeps import Array, Exponents, Potentials, Side, Steps, iterate
-from spadeful.threads import check_threads, share_out
+from spadeful.threads import check_threads
 
 #: Regularisations above this share of the costs' spread are solved at once; smaller ones in steps of FACTOR.
 EASY, FACTOR = 0.005, 4.0
@@ -96,18 +96,18 @@ def total_variation(log_weights: Array, tau: float) -> Side:
 
 
 def anneal(
-    cost: Array, problem: Problem, log_a: Array, log_b: Array, spread: float, tol: float, max_iter: int
+    cost: Array, problem: Problem, log_a: Array, log_b: Array, spread: float, tol: float, max_iter: int, threads: int
 ) -> tuple[Exponents, Steps, Potentials, Indices, Floats]:
     """Potentials of a batch (k, m, n), a small regularisation approached through larger ones."""
     xp = namespace(cost)
     k, m, n = cost.shape
     of_product = getattr(problem, "entropy", "plain") == "kl"
-    exponents = Exponents(xp, cost, max(problem.reg, EASY * spread), log_a, log_b, of_product)
+    exponents = Exponents(xp, cost, max(problem.reg, EASY * spread), log_a, log_b, of_product, threads)
     now = Potentials(xp.zeros_like(cost[:, :, 0]), xp.zeros_like(cost[:, 0, :]), xp.zeros_like(cost[:, 0, 0]))
     if isinstance(problem, Partial) and problem.mass < 1:
         # First no entry above 1, and one that is 1; then the whole to its mass.
         now = replace(now, total=xp.amin(cost.reshape(k, m * n), axis=1) / exponents.reg)
-        whole = exponents.plan(now).sum(axis=2).sum(axis=1)
+        _, whole = exponents.plan_and_mass(now)
         now = replace(now, total=now.total + math.log(problem.mass) - xp.log(whole))
     sweeps = np.zeros(k, dtype=np.int64)
     while True:
@@ -122,7 +122,7 @@ def anneal(
         now, exponents = now * (reg / smaller), replace(exponents, reg=smaller)
 
 
-def rounded(xp: Any, plan: Array, a: Array, b: Array, mass: float, fill: bool) -> Array:
+def rounded(xp: Any, plan: Array, a: Array, b: Array, mass: float, fill: bool, threads: int) -> Array:
     """The plan made feasible in place: rows at most a, columns at most b, and of that mass if any pair may be filled.
 
     Rows and columns that are too heavy are scaled down; what is then missing is added as a multiple of the
@@ -130,7 +130,7 @@ def rounded(xp: Any, plan: Array, a: Array, b: Array, mass: float, fill: bool) -
     of what it has left, which is at most all of it. For mass 1 this is the rounding of Altschuler et al. (2017).
     """
     if xp is np:
-        _core.round_plans(plan, a[0], b[0], mass, fill)
+        _core.round_plans(plan, a[0], b[0], mass, fill, threads)
         return plan
     plan *= xp.clip(a / xp.clip(plan.sum(axis=2), TINY_SUM, None), None, 1.0)[:, :, None]
     plan *= xp.clip(b / xp.clip(plan.sum(axis=1), TINY_SUM, None), None, 1.0)[:, None, :]
@@ -198,38 +198,38 @@ def solve_batch(
     spread: float,
     tol: float,
     max_iter: int,
-    out: Array | None = None,
+    threads: int,
+    forbids: bool = False,
 ) -> EntropicAnswer:
-    """One batch (k, m, n) of positive weights a (1, m) and b (1, n); the plans go to `out` if it is there."""
+    """One batch (k, m, n) of positive weights a (1, m) and b (1, n)."""
     xp = namespace(cost)
-    forbids = not bool(xp.amax(cost) < np.inf)
     exact = not isinstance(problem, Unbalanced)
     with np.errstate(all="ignore"):  # infinities are looked for where they matter
         wanted = min(tol, TIGHT) if forbids and exact else tol
         log_a, log_b = xp.log(a), xp.log(b)
-        exponents, steps, at, sweeps, errors = anneal(cost, problem, log_a, log_b, spread, wanted, max_iter)
-        plan = exponents.plan(at, out)
-        bound = problem.reg * steps.dual(xp, at, plan.sum(axis=2).sum(axis=1))
+        exponents, steps, at, sweeps, errors = anneal(cost, problem, log_a, log_b, spread, wanted, max_iter, threads)
+        plan, mass = exponents.plan_and_mass(at)
+        bound = problem.reg * steps.dual(xp, at, mass)
         if exponents.of_product:
             bound = bound + problem.reg * a.sum() * b.sum()
         if exact:
-            mass = getattr(problem, "mass", 1.0)
-            plan = rounded(xp, plan, a, b, mass, fill=not forbids)
+            wanted_mass = getattr(problem, "mass", 1.0)
+            plan = rounded(xp, plan, a, b, wanted_mass, not forbids, threads)
             for i in np.flatnonzero(errors > tol) if forbids else ():
                 # Far from converged, and not every pair may be filled: the exact plan is at least feasible.
                 x, y = (np.ascontiguousarray(to_numpy(w)[0]) for w in (a, b))
-                plan[i] = xp.asarray(_core.solve(to_numpy(cost[i]), mass, x, y, 1).dense[0])
+                plan[i] = xp.asarray(_core.solve(to_numpy(cost[i]), wanted_mass, x, y, 1).dense[0])
     return EntropicAnswer(problem, a, b, plan, bound, *prices_of(problem, at), errors, sweeps, errors <= tol)
 
 
-def joined(answers: list[EntropicAnswer], dense: Array) -> EntropicAnswer:
-    """The answers of parts of a batch as one, whose plans are all in `dense`."""
+def joined(answers: list[EntropicAnswer]) -> EntropicAnswer:
+    """The answers of parts of a batch as one."""
     first = answers[0]
     parts = {}
-    for name in list(EntropicAnswer.__dataclass_fields__)[4:]:
+    for name in list(EntropicAnswer.__dataclass_fields__)[3:]:
         values = [getattr(answer, name) for answer in answers]
         parts[name] = namespace(values[0]).concatenate(values)
-    return EntropicAnswer(first.problem, first.a, first.b, dense, **parts)
+    return EntropicAnswer(first.problem, first.a, first.b, **parts)
 
 
 def widened(answer: EntropicAnswer, rows: Array, columns: Array) -> EntropicAnswer:
@@ -284,16 +284,8 @@ def solve_entropic(cost: Any, problem: Problem, a: Any, b: Any, tol: float, max_
             "for the exact plan pass reg=0."
         )
 
-    count = 1 if on_device(cost) else check_threads(threads)
-    size = -(-len(batch) // (1 if count == 1 else 2 * count))
-    chunks = [slice(i, i + size) for i in range(0, len(batch), size)]
-    dense = namespace(batch).empty_like(batch)
-
-    def part(which: slice) -> EntropicAnswer:
-        return (solve_alive if holes else solve_batch)(batch[which], problem, a, b, spread, tol, max_iter, dense[which])
-
-    answers = share_out(part, chunks, count)
-    answer = answers[0] if len(answers) == 1 else joined(answers, dense)
+    solver = solve_alive if holes else solve_batch
+    answer = solver(batch, problem, a, b, spread, tol, max_iter, check_threads(threads))
     if not answer.converged.all():
         warnings.warn(
             f"The marginal error {tol:g} was not reached within {max_iter} sweeps for "
@@ -316,21 +308,24 @@ def nothing(problem: Problem, cost: Array) -> EntropicAnswer:
 
 
 def solve_alive(
-    cost: Array, problem: Problem, a: Array, b: Array, spread: float, tol: float, max_iter: int, out: Array
+    cost: Array, problem: Problem, a: Array, b: Array, spread: float, tol: float, max_iter: int, threads: int
 ) -> EntropicAnswer:
     """Rows and columns without weight or without any allowed pair carry nothing: solve for the others."""
     xp = namespace(cost)
     allowed = xp.isfinite(cost)
+    forbids = not bool(allowed.all())
     rows, columns = allowed.any(axis=2) & (a > 0), allowed.any(axis=1) & (b > 0)
     if bool(rows.all()) and bool(columns.all()):
-        return solve_batch(cost, problem, a, b, spread, tol, max_iter, out)
+        return solve_batch(cost, problem, a, b, spread, tol, max_iter, threads, forbids)
     answers = []
     for i in range(len(cost)):
         inner = cost[i][rows[i]][:, columns[i]][None]
         if 0 in inner.shape:
             answer = nothing(problem, inner)
         else:
-            answer = solve_batch(inner, problem, a[:, rows[i]], b[:, columns[i]], spread, tol, max_iter)
+            answer = solve_batch(
+                inner, problem, a[:, rows[i]], b[:, columns[i]], spread, tol, max_iter, threads, forbids
+            )
         if isinstance(problem, Unbalanced):
             # Weights that nothing can reach still pay for being missed.
             missed = sum(
@@ -341,5 +336,4 @@ def solve_alive(
             answer.bound = answer.bound + missed
         answer.a, answer.b = a, b
         answers.append(widened(answer, rows[i], columns[i]))
-        out[i] = answers[-1].dense[0]
-    return joined(answers, out)
+    return joined(answers)

@@ -135,6 +135,7 @@ class Exponents:
     log_a: Array
     log_b: Array
     of_product: bool = False  # whether the entropy is taken against the product of the weights
+    threads: int = 1
 
     @cached_property
     def logs(self) -> Array:
@@ -144,17 +145,20 @@ class Exponents:
     def pick(self, which: Any) -> Exponents:
         return replace(self, cost=self.cost[which])
 
-    def plan(self, at: Potentials, out: Array | None = None) -> Array:
+    def plan(self, at: Potentials) -> Array:
         """The plan of some potentials."""
+        return self.plan_and_mass(at)[0]
+
+    def plan_and_mass(self, at: Potentials) -> tuple[Array, Array]:
         if self.xp is not np:
             exponent = self.logs + at.rows[:, :, None]
             exponent += at.columns[:, None, :]
             exponent += at.total[:, None, None]
-            return self.xp.exp(exponent, out=out)
-        out = np.empty(self.cost.shape) if out is None else out
+            plan = self.xp.exp(exponent)
+            return plan, plan.sum(axis=2).sum(axis=1)
+        out = np.empty(self.cost.shape)
         rows, columns = (at.rows + self.log_a, at.columns + self.log_b) if self.of_product else (at.rows, at.columns)
-        _core.plans(self.cost, self.reg, rows, columns, at.total, out)
-        return out
+        return out, _core.plans(self.cost, self.reg, rows, columns, at.total, out, self.threads)
 
 
 def log_sum_exp(xp: Any, x: Array, axis: int) -> Array:
@@ -341,6 +345,7 @@ def run(exponents: Exponents, now: Potentials, steps: Steps, tol: float, most: i
             tol,
             most,
             worth,
+            exponents.threads,
         )
     counts, errors = np.zeros(k, dtype=np.int64), np.full(k, np.inf)
     active, before = np.arange(k), np.full(k, np.inf)
