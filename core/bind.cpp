@@ -21,6 +21,7 @@
 #include <tuple>
 #include <vector>
 
+#include "distances.hpp"
 #include "solver.hpp"
 #include "sweeps.hpp"
 
@@ -405,6 +406,39 @@ void round_plans(const Plans& plans, const Vector& a, const Vector& b, double ma
     });
 }
 
+Points points_of(const Array& array) {
+    const bool single = array.dtype() == nb::dtype<float>();
+    if (array.ndim() != 2 || (!single && array.dtype() != nb::dtype<double>()))
+        throw nb::type_error("points must be a matrix of float32 or float64");
+    return {array.data(), single, array.shape(1), array.stride(0), array.stride(1)};
+}
+
+using Which = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// Writes the costs (k, m, n) between the points of k pairs of batches; returns the first pair that holds a point
+// which is not finite, or k.
+std::size_t distances(const Array& x, const Array& y, const Which& rows, const Which& columns, const std::string& metric,
+                      const Plans& out, std::size_t threads) {
+    const Points from = points_of(x), to = points_of(y);
+    const std::size_t k = rows.shape(0), m = rows.shape(1), n = columns.shape(1);
+    if (columns.shape(0) != k || out.shape(0) != k || out.shape(1) != m || out.shape(2) != n || from.dimension != to.dimension)
+        throw nb::value_error("points, batches and costs must have shapes that fit");
+    for (const auto& [which, count] : {std::pair(&rows, x.shape(0)), std::pair(&columns, y.shape(0))})
+        for (std::size_t i = 0; i < which->size(); ++i)
+            if (which->data()[i] < 0 || which->data()[i] >= static_cast<std::int64_t>(count))
+                throw nb::index_error("a batch names a point that is not there");
+    const Metric kind = metric == "euclidean" ? Metric::euclidean : metric == "cosine" ? Metric::cosine : Metric::squared_euclidean;
+    std::atomic<std::size_t> bad{k};
+    share_out_quietly(k, threads, [&] {
+        return [&, work = Distances()](std::size_t p, Watch&) mutable {
+            if (work.measure(from, rows.data() + p * m, m, to, columns.data() + p * n, n, kind, out.data() + p * m * n)) return;
+            std::size_t first = bad;
+            while (p < first && !bad.compare_exchange_weak(first, p)) {}
+        };
+    });
+    return bad;
+}
+
 auto copy_of(const std::vector<double>& values) {
     return to_numpy(std::vector<double>(values), {values.size()});
 }
@@ -445,6 +479,9 @@ NB_MODULE(_core, m) {
           fresh, "Write exp(-costs / reg + rows + columns + totals), and return the sums.");
     m.def("round_plans", &round_plans, "plans"_a, "a"_a, "b"_a, "mass"_a, "fill"_a, "threads"_a,
           "Make plans feasible in place: rows at most a, columns at most b, of that mass if any pair may be filled.");
+    m.def("distances", &distances, "x"_a, "y"_a, "rows"_a, "columns"_a, "metric"_a, "out"_a, "threads"_a,
+          "Write the costs between batches of points: 'sqeuclidean', 'euclidean' or 'cosine'. Returns the first pair of "
+          "batches with a point that is not finite, or their number.");
     m.def("simd_level", [] { return std::string(kernels().name); }, "The instruction set in use.");
     m.def("choose_simd_level", [](const std::string& name) { return choose_kernels(name.c_str()); }, "name"_a,
           "Use 'scalar', 'avx2', 'avx512' or 'best'; false if this machine has no such level.");

@@ -19,6 +19,9 @@ constexpr std::size_t blocks(std::size_t n) { return (n + block_size - 1) / bloc
 // Rows that are multiplied by a vector in one go.
 constexpr std::size_t row_group = 4;
 
+// Points stand in panels of so many, coordinate by coordinate, to be measured from one point together.
+constexpr std::size_t panel_width = 16;
+
 // The smallest sum, where it first stands, and the smallest of the others.
 struct BestTwo {
     double first = infinity;
@@ -48,6 +51,8 @@ struct Kernels {
     void (*dots)(const double* x, const double* y, double* out, std::size_t n);
     // sums[j] += sum of x[r n + j] scale[r] over the rows r of a group
     void (*add_rows)(const double* x, const double* scale, double* sums, std::size_t n);
+    // out[j] = squared distance of x from the j-th of n points in panels, all of dimension d
+    void (*squared_distances)(const double* x, const double* panels, double* out, std::size_t d, std::size_t n);
 };
 
 // The table in use: the best that the processor has, unless choose_kernels() named another.

@@ -201,9 +201,29 @@ void add_rows(const double* x, const double* scale, double* sums, std::size_t n)
 }
 
 template <class L>
+void squared_distances(const double* x, const double* panels, double* out, std::size_t d, std::size_t n) {
+    constexpr std::size_t registers = panel_width / L::width;
+    for (std::size_t j = 0; j < n; j += panel_width) {
+        typename L::Vector sums[registers];
+        for (auto& sum : sums) sum = L::fill(0.0);
+        for (std::size_t t = 0; t < d; ++t, panels += panel_width) {
+            const auto here = L::fill(x[t]);
+            for (std::size_t p = 0; p < registers; ++p) {
+                const auto step = L::subtract(L::load(panels + p * L::width), here);
+                sums[p] = L::add(sums[p], L::multiply(step, step));
+            }
+        }
+        double each[panel_width];
+        for (std::size_t p = 0; p < registers; ++p) L::store(each + p * L::width, sums[p]);
+        const std::size_t end = j + panel_width < n ? j + panel_width : n;
+        for (std::size_t at = j; at < end; ++at) out[at] = each[at - j];
+    }
+}
+
+template <class L>
 constexpr Kernels table(const char* name) {
     return {name, best_two<L>, relax<L>, find<L>, find_sum<L>, below<L>, minimum<L>, fold_minimum<L>,
-            exponentials<L>, dots<L>, add_rows<L>};
+            exponentials<L>, dots<L>, add_rows<L>, squared_distances<L>};
 }
 
 }  // namespace

@@ -15,19 +15,25 @@ from __future__ import annotations
 
 from spadeful.entropic import NotConverged
 from spadeful.masspath import MassPath, mass_path
+from spadeful.minibatch import MiniBatchPlan, full_minibatch, minibatch
 from spadeful.plan import Plan
 from spadeful.problems import Balanced, Partial, Unbalanced
 from spadeful.solve import solve
+from spadeful.transport import count_mappings
 
 __all__ = [
     "Balanced",
     "MassPath",
+    "MiniBatchPlan",
     "NotConverged",
     "Partial",
     "Plan",
     "Unbalanced",
     "__version__",
+    "count_mappings",
+    "full_minibatch",
     "mass_path",
+    "minibatch",
     "solve",
 ]
 

@@ -1,0 +1,70 @@
+"""Ground costs: what it costs to move mass from one point to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spadeful import _core
+from spadeful.arrays import Floats, open_array, to_floats
+from spadeful.batches import Indices
+
+#: A named cost, or a function of two batches (m, d), (n, d) that returns their costs (m, n).
+Cost = Literal["sqeuclidean", "euclidean", "cosine"] | Callable[[Any, Any], Any]
+
+NAMES = ("sqeuclidean", "euclidean", "cosine")
+
+
+def check_cost(cost: object) -> None:
+    if not callable(cost) and cost not in NAMES:
+        raise ValueError(f"cost must be one of {', '.join(map(repr, NAMES))}, or a function. Got {cost!r} instead.")
+
+
+def read_points(points: Any, name: str) -> NDArray[Any]:
+    """Points (n, d) as an array that is read where it lies: a memory-mapped one is not loaded, nothing is copied."""
+    values = open_array(points, name)
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers. Got the type {values.dtype} instead.")
+    if values.ndim != 2:
+        hint = f" For points on a line pass {name}[:, None]." if values.ndim == 1 else ""
+        raise ValueError(f"{name} must have the shape (points, dimensions). Got {values.shape} instead.{hint}")
+    if not values.size:
+        raise ValueError(f"{name} must hold at least one point of one dimension. Got the shape {values.shape} instead.")
+    return values
+
+
+def batch_costs(x: NDArray[Any], y: NDArray[Any], rows: Indices, cols: Indices, cost: Cost, threads: int) -> Floats:
+    """The costs (k, m, n) between the points of k pairs of batches, rows (k, m) of x and cols (k, n) of y."""
+    if callable(cost):
+        return np.stack([function_cost(cost, x[r], y[c]) for r, c in zip(rows, cols, strict=True)])
+    costs = np.empty((*rows.shape, cols.shape[1]))
+    sides = []
+    for points, which in ((x, rows), (y, cols)):
+        if points.dtype in (np.float32, np.float64) and points.flags.aligned:
+            sides.append((points, which))
+        else:  # only the points of these batches are converted
+            sides.append((to_floats(points[which.ravel()], "points"), np.arange(which.size).reshape(which.shape)))
+    (from_points, from_which), (to_points, to_which) = sides
+    bad = _core.distances(from_points, to_points, from_which, to_which, cost, costs, threads)
+    if bad < len(rows):
+        refuse_points(x, rows[bad], "x")
+        refuse_points(y, cols[bad], "y")
+    return costs
+
+
+def function_cost(cost: Callable[[Any, Any], Any], x: NDArray[Any], y: NDArray[Any]) -> Floats:
+    values = np.asarray(cost(x, y), dtype=np.float64)
+    if values.shape != (len(x), len(y)):
+        raise ValueError(f"cost must return the shape {(len(x), len(y))}. Got {values.shape} instead.")
+    return values
+
+
+def refuse_points(points: NDArray[Any], which: Indices, name: str) -> None:
+    """Refuse the first point that is not finite, or beyond 1e150."""
+    good = (abs(points[which].astype(np.float64)) <= 1e150).all(axis=1)
+    if not good.all():
+        first = which[~good][0]
+        raise ValueError(f"{name} must hold finite numbers of at most 1e150. Got {points[first]} at {name}[{first}].")
