@@ -81,6 +81,7 @@ endef
 .venv/dev.stamp: $(PINS)
 	$(call create,.venv)
 	$(BIN)/python $(PIP) $(EDITABLE) ".[dev,torch,sklearn]"
+	$(BIN)/python $(PIP) --no-deps torchcfm  # it asks for torchvision, which it works without
 	@touch .venv/core.stamp .venv/demo.stamp $@
 
 .venv/docs.stamp: $(PINS) | .venv/demo.stamp
