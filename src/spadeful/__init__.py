@@ -13,9 +13,10 @@
 
 from __future__ import annotations
 
+from spadeful.aggregate import MiniBatchPlan
 from spadeful.entropic import NotConverged
 from spadeful.masspath import MassPath, mass_path
-from spadeful.minibatch import MiniBatchPlan, full_minibatch, minibatch
+from spadeful.minibatch import full_minibatch, minibatch
 from spadeful.plan import Plan
 from spadeful.problems import Balanced, Partial, Unbalanced
 from spadeful.solve import solve

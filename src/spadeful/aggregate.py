@@ -1,0 +1,149 @@
+"""Plans of pairs of batches, and the sparse plan that they add up to."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from spadeful.arrays import Floats
+from spadeful.batches import Indices
+from spadeful.files import replacing
+from spadeful.transport import barycentric_map, column_masses, row_masses, sample_pairs
+
+#: Entries of plans that are collected before they are added up.
+FOLD = 1 << 22
+
+
+class Part(NamedTuple):
+    """The plans of some pairs of batches, in their order."""
+
+    values: Floats
+    objectives: Floats
+    converged: NDArray[np.bool_]
+    sizes: Indices  # entries of each plan
+    rows: NDArray[Any]
+    cols: NDArray[Any]
+    masses: Floats
+
+
+class PlanSum:
+    """Adds up plans in the order of their pairs, so that the sum does not depend on how they arrive."""
+
+    def __init__(self, shape: tuple[int, int], per_pair: int):
+        self.total = sparse.csr_array(shape)
+        self.fold = max(1, FOLD // per_pair)  # after so many pairs
+        self._waiting: list[tuple[NDArray[Any], NDArray[Any], Floats]] = []
+        self._pairs = 0
+
+    def add(self, part: Part, weights: Floats) -> None:
+        """Add the plans of some pairs, which must not go beyond the next fold."""
+        self._waiting.append((part.rows, part.cols, part.masses * np.repeat(weights, part.sizes)))
+        self._pairs += len(weights)
+        if self._pairs % self.fold == 0:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        rows, cols, masses = map(np.concatenate, zip(*self._waiting, strict=True))
+        self._waiting.clear()
+        self.total = self.total + sparse.coo_array((masses, (rows, cols)), shape=self.total.shape).tocsr()
+
+    def finish(self) -> Any:
+        if self._waiting:
+            self._add_up()
+        self.total.sum_duplicates()
+        return self.total
+
+
+@dataclass(frozen=True, eq=False)
+class MiniBatchPlan:
+    r"""The mini-batch plan between two clouds, and what it costs.
+
+    With weights :math:`w` of the pairs of batches (1/k each, if paired), `value` is :math:`\sum_p w_p
+    \langle C_p, \pi_p\rangle`, `objective` the same of what each problem minimised (penalties and entropy
+    included), and `plan` is :math:`\sum_p w_p \pi_p`, each padded with zeros to all points.
+    """
+
+    plan: Any  # scipy.sparse CSR (n_x, n_y)
+    values: Floats
+    objectives: Floats
+    weights: Floats
+    settings: dict[str, Any]
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.plan.shape))
+        return f"MiniBatchPlan({shape}, value={self.value:.6g} ± {self.standard_error:.2g}, mass={self.mass:.6g})"
+
+    @property
+    def value(self) -> float:
+        return float((self.weights * self.values).sum())
+
+    @property
+    def objective(self) -> float:
+        return float((self.weights * self.objectives).sum())
+
+    @property
+    def standard_error(self) -> float:
+        """Of `value` as an estimate of the mean over all batches; infinite where one cannot tell.
+
+        Pairs that share a batch are not independent: with all k*k pairs it is the spread of the rows' and
+        columns' means that counts.
+        """
+        if min(self.values.shape) < 2 or self.settings["pairing"] not in ("paired", "all"):
+            return 0.0 if self.settings["pairing"] == "full" else math.inf
+        means = [self.values] if self.values.ndim == 1 else [self.values.mean(axis=0), self.values.mean(axis=1)]
+        return float(math.sqrt(sum(m.var(ddof=1) / len(m) for m in means)))
+
+    @property
+    def mass(self) -> float:
+        return float(self.plan.sum())
+
+    @property
+    def row_mass(self) -> Floats:
+        """The mass that each x sends."""
+        return row_masses(self.plan)
+
+    @property
+    def col_mass(self) -> Floats:
+        """The mass that each y receives."""
+        return column_masses(self.plan)
+
+    def map(self, y: Any, missing: Any = None) -> Any:
+        """The barycentric image of every x; those without mass are masked, or get `missing`. See `barycentric_map`."""
+        return barycentric_map(self.plan, y, missing)
+
+    def sample(self, size: int, seed: int | None = 0) -> tuple[Indices, Indices]:
+        """Pairs of a row and a column, drawn with their mass as probability."""
+        return sample_pairs(self.plan, size, seed)
+
+    def save(self, path: str | Path, force: bool = False) -> None:
+        """Write everything to a `.npz` file."""
+        with replacing(path, force) as temporary, temporary.open("wb") as file:
+            np.savez(
+                file,
+                data=self.plan.data,
+                indices=self.plan.indices,
+                indptr=self.plan.indptr,
+                shape=np.array(self.plan.shape),
+                values=self.values,
+                objectives=self.objectives,
+                weights=self.weights,
+                settings=np.array(json.dumps(self.settings)),
+            )
+
+    @staticmethod
+    def load(path: str | Path) -> MiniBatchPlan:
+        """Read what `save` wrote. Nothing in the file can run code."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                plan = sparse.csr_array((file["data"], file["indices"], file["indptr"]), shape=tuple(file["shape"]))
+                settings = json.loads(str(file["settings"]))
+                return MiniBatchPlan(plan, file["values"], file["objectives"], file["weights"], settings)
+        except (KeyError, ValueError, EOFError) as error:
+            raise ValueError(f"{path} must be a plan that spadeful saved. It cannot be read: {error}") from None

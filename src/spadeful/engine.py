@@ -1,0 +1,179 @@
+"""The only loop over pairs of batches: in this process, in others, or from what an earlier run has left."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spadeful.aggregate import MiniBatchPlan, Part, PlanSum
+from spadeful.arrays import Floats
+from spadeful.batches import Batches, Indices
+from spadeful.checkpoint import Checkpoint
+from spadeful.costs import Cost, batch_costs
+from spadeful.entropic import NotConverged
+from spadeful.problems import Problem, Unbalanced
+from spadeful.progress import progress_bar
+from spadeful.solve import solve
+from spadeful.threads import all_cores
+
+#: Entries of the costs that are solved in one go: 16 MB of them.
+CHUNK = 1 << 21
+#: Chunks that a worker gets in one go: long enough to be worth sending, short enough to be lost.
+CHUNKS_PER_TASK = 8
+#: How often workers that died are replaced.
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What solves pairs of batches, wherever it is sent; the points travel beside it."""
+
+    batches_x: Batches
+    batches_y: Batches
+    problem: Problem
+    cost: Cost
+    tol: float
+    max_iter: int
+    threads: int
+    keep_plan: bool
+
+    @property
+    def chunk(self) -> int:
+        """Pairs that are solved in one go."""
+        size = self.batches_x.batch_size * self.batches_y.batch_size
+        return max(8, min(1024, CHUNK // size))
+
+    def run(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices) -> Part:
+        """Solve the pairs of batches i of x and j of y."""
+        step = self.chunk
+        parts = [self._solve(x, y, i[at : at + step], j[at : at + step]) for at in range(0, len(i), step)]
+        return Part(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _solve(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices) -> Part:
+        rows, cols = self.batches_x.draw(i), self.batches_y.draw(j)
+        costs = batch_costs(x, y, rows, cols, self.cost, self.threads)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConverged)  # said once, of all of them
+            plan = solve(costs, self.problem, tol=self.tol, max_iter=self.max_iter, threads=self.threads)
+        if self.keep_plan:
+            which, row, col, masses = plan.triplets
+        else:
+            which, row, col, masses = (np.empty(0, dtype=np.int64),) * 3 + (np.empty(0),)
+        narrow = np.int32 if max(len(x), len(y)) < 2**31 else np.int64
+        return Part(
+            plan.value,
+            plan.objective,
+            np.asarray(plan.converged),
+            np.bincount(which, minlength=len(i)),
+            rows[which, row].astype(narrow),
+            cols[which, col].astype(narrow),
+            masses,
+        )
+
+
+class Engine(NamedTuple):
+    """One run over pairs of batches: in this process, in others, or from what an earlier run has left."""
+
+    x: NDArray[Any]
+    y: NDArray[Any]
+    problem: Problem
+    cost: Cost
+    batches: tuple[Batches, Batches]
+    n_jobs: int | None
+    tol: float
+    max_iter: int
+    checkpoint: str | Path | None
+    progress: bool
+    settings: dict[str, Any]
+
+    def run(self, i: Indices, j: Indices, weights: Floats, keep_plan: bool) -> MiniBatchPlan:
+        """Solve the pairs of batches i of x and j of y, and add their plans up with these weights."""
+        jobs = effective_jobs(self.n_jobs)
+        threads = all_cores() if jobs == 1 else 1
+        m, n = (batches.batch_size for batches in self.batches)
+        job = Job(*self.batches, self.problem, self.cost, self.tol, self.max_iter, threads, keep_plan)
+        dense = self.problem.reg > 0 or (isinstance(self.problem, Unbalanced) and self.problem.divergence == "kl")
+        total = PlanSum((len(self.x), len(self.y)), m * n if dense else m + n)
+        step = job.chunk * CHUNKS_PER_TASK
+        folds = [*range(0, len(i), total.fold), len(i)]
+        tasks = [slice(at, min(at + step, end)) for start, end in pairwise(folds) for at in range(start, end, step)]
+        store = None
+        if self.checkpoint is not None:
+            marks = {"points": [fingerprint(self.x), fingerprint(self.y)], "task": step, "tol": self.tol}
+            kind = "plans" if keep_plan else "values"
+            store = Checkpoint(Path(self.checkpoint) / kind, self.settings | marks | {"max_iter": self.max_iter})
+        finished = store.finished() if store else set()
+        calls = [(job, self.x, self.y, i[task], j[task]) for task in tasks]
+        results = in_order([call for t, call in enumerate(calls) if t not in finished], jobs, self.n_jobs)
+        flat, kept = weights.ravel(), []
+        with progress_bar("pairs of batches", len(i), self.progress) as advance:
+            for t, task in enumerate(tasks):
+                if store and t in finished:
+                    part = Part(**store.load(t))
+                else:
+                    part = next(results)
+                    if store:
+                        store.save(t, part._asdict())
+                total.add(part, flat[task])
+                kept.append(part[:3])
+                advance(task.stop - task.start)
+        values, objectives, converged = map(np.concatenate, zip(*kept, strict=True))
+        if not converged.all():
+            warnings.warn(
+                f"{int((~converged).sum())} of {len(i)} pairs of batches did not reach the marginal error {self.tol:g} "
+                f"within {self.max_iter} sweeps. Raise max_iter, tol or reg.",
+                NotConverged,
+                stacklevel=3,
+            )
+        shape = weights.shape
+        return MiniBatchPlan(total.finish(), values.reshape(shape), objectives.reshape(shape), weights, self.settings)
+
+
+def run_job(job: Job, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices) -> Part:
+    return job.run(x, y, i, j)
+
+
+def effective_jobs(n_jobs: int | None) -> int:
+    if n_jobs is not None and (operator.index(n_jobs) == 0):
+        raise ValueError("n_jobs must not be 0. Pass a number of processes, -1 for all cores, or None.")
+    import joblib
+
+    return int(joblib.effective_n_jobs(n_jobs))
+
+
+def in_order(calls: Sequence[tuple[Any, ...]], jobs: int, n_jobs: int | None) -> Iterator[Part]:
+    """The results of some calls, in their order; those of workers that died are called for again."""
+    if jobs == 1:
+        yield from (run_job(*call) for call in calls)
+        return
+    import joblib
+
+    backend, _ = joblib.parallel.get_active_backend()
+    lazily = {"return_as": "generator"} if getattr(backend, "supports_return_generator", False) else {}
+    done, attempts = 0, 0
+    while done < len(calls):
+        try:
+            parallel = joblib.Parallel(n_jobs=n_jobs, **lazily)
+            for part in parallel(joblib.delayed(run_job)(*call) for call in calls[done:]):
+                yield part
+                done += 1
+        except BrokenProcessPool:  # noqa: PERF203
+            attempts += 1
+            if attempts > ATTEMPTS:
+                raise
+
+
+def fingerprint(points: NDArray[Any]) -> list[Any]:
+    """Enough of the points to tell them from others."""
+    some = np.ascontiguousarray(points[np.linspace(0, len(points) - 1, 64).astype(int)])
+    return [list(points.shape), str(points.dtype), zlib.crc32(some.tobytes())]
