@@ -13,6 +13,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from spadeful.aggregate import MiniBatchPlan
 from spadeful.entropic import NotConverged
 from spadeful.masspath import MassPath, mass_path
@@ -22,13 +24,19 @@ from spadeful.problems import Balanced, Partial, Unbalanced
 from spadeful.solve import solve
 from spadeful.transport import count_mappings
 
+if TYPE_CHECKING:
+    from spadeful.loss import JointCost, MiniBatchLoss, Ramp
+
 __all__ = [
     "Balanced",
+    "JointCost",
     "MassPath",
+    "MiniBatchLoss",
     "MiniBatchPlan",
     "NotConverged",
     "Partial",
     "Plan",
+    "Ramp",
     "Unbalanced",
     "__version__",
     "count_mappings",
@@ -40,12 +48,27 @@ __all__ = [
 
 __version__: str
 
+#: Names that are imported when first asked for: their module, and the extra that installs what it needs.
+LAZY = {
+    "JointCost": ("spadeful.loss", "torch"),
+    "MiniBatchLoss": ("spadeful.loss", "torch"),
+    "Ramp": ("spadeful.loss", "torch"),
+}
+
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("spadeful")
+    if name in LAZY:
+        from importlib import import_module
+
+        module, extra = LAZY[name]
+        try:
+            return getattr(import_module(module), name)
+        except ImportError as error:
+            raise ImportError(f"{name} needs what is not installed: {error}. pip install spadeful[{extra}]") from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

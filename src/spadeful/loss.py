@@ -1,0 +1,199 @@
+"""The mini-batch loss for torch: transport between two batches of features, with the plan held fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from spadeful.problems import Balanced, Partial, Problem, Unbalanced
+from spadeful.solve import solve
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A number that grows linearly over the first iterations, then stays (section 4.2 of the paper).
+
+    >>> ramp = Ramp(0.01, 0.325, iterations=2500)
+    >>> ramp(0), ramp(1250), ramp(2500), ramp(5000)
+    (0.01, 0.1675, 0.325, 0.325)
+    """
+
+    start: float
+    end: float
+    iterations: int
+
+    def __call__(self, iteration: int) -> float:
+        done = min(1.0, max(0, iteration) / self.iterations) if self.iterations > 0 else 1.0
+        return self.end if done >= 1 else round(self.start + (self.end - self.start) * done, 12)
+
+
+def squared_distances(x: Tensor, y: Tensor) -> Tensor:
+    """(..., m, d) and (..., n, d) to (..., m, n). Differentiable everywhere, also where points coincide."""
+    centre = y.mean(dim=-2, keepdim=True).detach()  # differences of large numbers lose digits
+    x, y = x - centre, y - centre
+    squares = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
+    return (squares - 2 * x @ y.transpose(-1, -2)).clamp_min(0)
+
+
+@dataclass(frozen=True)
+class JointCost:
+    r"""The cost of features and labels together (equation 7 of the paper's appendix B.1, after DeepJDOT).
+
+    .. math:: C_{ij} = \alpha \lVert g^s_i - g^t_j\rVert^2 - \lambda \log \mathrm{softmax}(F(g^t_j))_{y_i}
+    """
+
+    alpha: float = 0.1
+    lam: float = 0.1
+
+    def __call__(self, source: Tensor, target: Tensor, labels: Tensor, logits: Tensor) -> dict[str, Tensor]:
+        log_probabilities = logits.log_softmax(dim=-1)  # (..., n, classes): finite for all finite logits
+        index = labels[..., :, None].expand(*labels.shape, logits.shape[-2])
+        return {
+            "features": self.alpha * squared_distances(source, target),
+            "labels": -self.lam * log_probabilities.transpose(-1, -2).gather(-2, index),
+        }
+
+
+class MiniBatchLoss(nn.Module):
+    r"""The mini-batch loss of m-OT, m-UOT or m-POT: :math:`\frac1k \sum_i \langle C_i, \pi_i\rangle`.
+
+    The plan is optimal for the cost at hand and held fixed when gradients are taken (the envelope theorem). Exact
+    problems are solved in the compiled core: the cost makes one trip to the processor and the plan one trip back.
+    Regularised ones are solved where the features are. Everything is done in full precision, also under autocast.
+
+    Parameters
+    ----------
+    problem : Balanced, Partial or Unbalanced
+    cost : "sqeuclidean", JointCost or a function
+        A function of (source, target), or of (source, target, labels, logits), batches (k, m, d) and (k, n, d),
+        that returns the costs (k, m, n), or a dictionary of terms that add up to them.
+    n_batches : int
+        k: the features of a call are taken as so many mini-batches, one after the other.
+    schedule : function of the iteration, optional
+        The mass of a partial problem at each iteration, such as `Ramp`; see `at`.
+
+    `plan` holds the plans (k, m, n) of the last call.
+
+    >>> import torch, spadeful as sp
+    >>> x, y = torch.zeros(4, 2, requires_grad=True), torch.ones(4, 2)
+    >>> loss = sp.MiniBatchLoss(sp.Partial(mass=0.5))
+    >>> value = loss(x, y)
+    >>> value.item()
+    1.0
+    >>> value.backward()
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        cost: Literal["sqeuclidean"] | JointCost | Callable[..., Any] = "sqeuclidean",
+        n_batches: int = 1,
+        *,
+        schedule: Callable[[int], float] | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(problem, (Balanced, Partial, Unbalanced)):
+            raise TypeError(f"problem must be Balanced(), Partial(mass) or Unbalanced(tau). Got {problem!r} instead.")
+        if cost != "sqeuclidean" and not callable(cost):
+            raise ValueError(f"cost must be 'sqeuclidean', a JointCost or a function. Got {cost!r} instead.")
+        if isinstance(n_batches, bool) or not isinstance(n_batches, int) or n_batches < 1:
+            raise ValueError(f"n_batches must be a whole number of at least 1. Got {n_batches!r} instead.")
+        if schedule is not None and not isinstance(problem, Partial):
+            raise ValueError(f"schedule is of the mass of a Partial problem. Got the problem {problem!r} instead.")
+        self.problem, self.cost, self.n_batches, self.schedule = problem, cost, n_batches, schedule
+        # Numbers travel as a tensor: were they constants, a compiled graph would be made anew for every mass.
+        self._kind, numbers = taken_apart(problem)
+        self._numbers = torch.tensor(numbers, dtype=torch.float64)
+        self.plan: Tensor | None = None
+        self.at(0)
+
+    def at(self, iteration: int) -> MiniBatchLoss:
+        """Set the mass to that of an iteration, where there is a schedule."""
+        if self.schedule is not None:
+            self._numbers[0] = Partial(self.schedule(iteration)).mass
+        return self
+
+    @property
+    def mass(self) -> float:
+        """The mass of a partial problem now."""
+        return float(self._numbers[0])
+
+    def extra_repr(self) -> str:
+        return f"{self.problem}, cost={self.cost!r}, n_batches={self.n_batches}"
+
+    def forward(
+        self, source: Tensor, target: Tensor, labels: Tensor | None = None, logits: Tensor | None = None
+    ) -> Tensor:
+        """The loss of source features (k*m, d) and target features (k*n, d), labels (k*m,), logits (k*n, classes)."""
+        given = {"source": source, "target": target, "labels": labels, "logits": logits}
+        batches = [self._split(name, x) for name, x in given.items() if x is not None]
+        with torch.autocast(source.device.type, enabled=False):
+            terms = self._terms(*batches)
+            cost = torch.stack(list(terms.values())).sum(0) if len(terms) > 1 else next(iter(terms.values()))
+            detached = [term.detach() for term in terms.values()]
+            self.plan = transport_plan(cost.detach(), self._numbers, self._kind, detached, ",".join(terms))
+            # A forbidden pair costs inf and carries nothing, which together would be nan.
+            return (self.plan * torch.where(self.plan > 0, cost, 0.0)).sum() / self.n_batches
+
+    def _split(self, name: str, x: Tensor) -> Tensor:
+        if len(x) == 0 or len(x) % self.n_batches:
+            raise ValueError(
+                f"{name} must hold {self.n_batches} mini-batches of one size (n_batches). Got {len(x)} points instead."
+            )
+        full = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        return full.reshape(self.n_batches, len(x) // self.n_batches, *x.shape[1:])
+
+    def _terms(self, *batches: Tensor) -> dict[str, Tensor]:
+        if self.cost == "sqeuclidean":
+            source, target = (x.flatten(2) for x in batches[:2])
+            return {"features": squared_distances(source, target)}
+        found = self.cost(*batches)
+        return found if isinstance(found, dict) else {"cost": found}
+
+
+def taken_apart(problem: Problem) -> tuple[str, list[float]]:
+    """A problem as a word and numbers, which is what an operator of torch takes."""
+    if isinstance(problem, Unbalanced):
+        return f"unbalanced {problem.divergence} {problem.entropy}", [0.0, problem.reg, *problem.taus]
+    if isinstance(problem, Partial):
+        return "partial", [problem.mass, problem.reg, 0.0, 0.0]
+    return "balanced", [1.0, problem.reg, 0.0, 0.0]
+
+
+def put_together(kind: str, numbers: list[float]) -> Problem:
+    mass, reg, *taus = numbers
+    if kind == "balanced":
+        return Balanced(reg)
+    if kind == "partial":
+        return Partial(mass, reg)
+    _, divergence, entropy = kind.split()
+    return Unbalanced((taus[0], taus[1]), reg, divergence, entropy)  # type: ignore[arg-type]
+
+
+@torch.library.custom_op("spadeful::transport_plan", mutates_args=())
+def transport_plan(cost: Tensor, numbers: Tensor, kind: str, terms: list[Tensor], names: str) -> Tensor:
+    """The optimal plans of costs (k, m, n): one operator, which a compiled graph runs as it is."""
+    try:
+        plan = solve(cost, put_together(kind, numbers.tolist()))
+    except ValueError as error:
+        for name, term in zip(names.split(","), terms, strict=True):
+            bad = (term.isnan() | term.isneginf()).nonzero()
+            if len(bad):
+                batch, row, column = bad[0].tolist()
+                raise ValueError(
+                    f"The term '{name}' of the cost must be finite. Got {term[batch, row, column].item()} in "
+                    f"mini-batch {batch}, between source point {row} and target point {column}. "
+                    "Lower the learning rate, or look for inputs that are not finite."
+                ) from error
+        raise
+    matrix: Tensor = plan.matrix
+    return matrix.clone()
+
+
+@transport_plan.register_fake
+def _(cost: Tensor, numbers: Tensor, kind: str, terms: list[Tensor], names: str) -> Tensor:
+    return torch.empty_like(cost)
