@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import Any, Protocol
 
@@ -56,22 +56,26 @@ class Sampled:
         blocks = which // BLOCK
         for block in np.unique(blocks):
             wanted = blocks == block
-            drawn[wanted] = self._block(int(block))[which[wanted] % BLOCK]
+            drawn[wanted] = draw_block(self, int(block))[which[wanted] % BLOCK]
         return drawn
 
-    def _block(self, block: int) -> Indices:
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(self.side, block)))
-        if not self.groups:
-            return choose(rng, self.size, self.batch_size, self.replace)
-        each, left = divmod(self.batch_size, len(self.groups))
-        # The places that cannot be shared equally go to other classes in each batch.
-        extra = choose(rng, len(self.groups), left, replace=False)
-        most = each + (left > 0)
-        parts = [group[choose(rng, len(group), most, self.replace)] for group in self.groups]
-        kept = np.zeros((BLOCK, len(self.groups), most), dtype=bool)
-        kept[:, :, :each] = True
-        np.put_along_axis(kept[:, :, -1], extra, True, axis=1)
-        return np.stack(parts, axis=1)[kept].reshape(BLOCK, self.batch_size)
+
+@lru_cache(maxsize=8)  # batches are mostly asked for in order
+def draw_block(batches: Sampled, block: int) -> Indices:
+    """A block of batches (BLOCK, m)."""
+    rng = np.random.default_rng(np.random.SeedSequence(batches.seed, spawn_key=(batches.side, block)))
+    groups = batches.groups
+    if not groups:
+        return choose(rng, batches.size, batches.batch_size, batches.replace)
+    each, left = divmod(batches.batch_size, len(groups))
+    # The places that cannot be shared equally go to other classes in each batch.
+    extra = choose(rng, len(groups), left, replace=False)
+    most = each + (left > 0)
+    parts = [group[choose(rng, len(group), most, batches.replace)] for group in groups]
+    kept = np.zeros((BLOCK, len(groups), most), dtype=bool)
+    kept[:, :, :each] = True
+    np.put_along_axis(kept[:, :, -1], extra, True, axis=1)
+    return np.stack(parts, axis=1)[kept].reshape(BLOCK, batches.batch_size)
 
 
 def choose(rng: np.random.Generator, size: int, count: int, replace: bool) -> Indices:
