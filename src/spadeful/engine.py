@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
 import operator
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import pairwise
@@ -30,7 +32,7 @@ from spadeful.threads import all_cores
 CHUNK = 1 << 21
 #: Chunks that a worker gets in one go: long enough to be worth sending, short enough to be lost.
 CHUNKS_PER_TASK = 8
-#: How often workers that died are replaced.
+#: How often in a row, with nothing done in between, workers that died are replaced.
 ATTEMPTS = 3
 
 
@@ -46,6 +48,11 @@ class Job:
     max_iter: int
     threads: int
     keep_plan: bool
+
+    def __sizeof__(self) -> int:
+        """The classes of all points may be part of it: Dask then sends it once, and not with every task."""
+        groups = [getattr(batches, "groups", ()) for batches in (self.batches_x, self.batches_y)]
+        return object.__sizeof__(self) + sum(int(group.nbytes) for side in groups for group in side)
 
     @property
     def chunk(self) -> int:
@@ -81,6 +88,34 @@ class Job:
         )
 
 
+class Mapped(NamedTuple):
+    """Where memory-mapped points lie: workers open the file, instead of being sent what it holds."""
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int
+    strides: tuple[int, ...]
+
+    def open(self) -> NDArray[Any]:
+        file = np.memmap(self.path, np.uint8, "r")
+        return np.ndarray(self.shape, self.dtype, file, self.offset, self.strides)
+
+
+def to_send(points: NDArray[Any]) -> NDArray[Any] | Mapped:
+    """What workers get in the place of points: themselves, unless they lie in a file."""
+    whole: Any = points
+    while isinstance(whole, np.ndarray) and not isinstance(whole.base, mmap.mmap):
+        whole = whole.base
+    if not isinstance(whole, np.memmap) or whole.filename is None or not Path(whole.filename).exists():
+        return points
+    if whole.mode == "c":  # it may have been changed, and the file does not know
+        return np.array(points)
+    whole.flush()
+    offset = whole.offset + points.ctypes.data - whole.ctypes.data
+    return Mapped(str(whole.filename), points.shape, points.dtype, offset, points.strides)
+
+
 class Engine(NamedTuple):
     """One run over pairs of batches: in this process, in others, or from what an earlier run has left."""
 
@@ -113,7 +148,8 @@ class Engine(NamedTuple):
             kind = "plans" if keep_plan else "values"
             store = Checkpoint(Path(self.checkpoint) / kind, self.settings | marks | {"max_iter": self.max_iter})
         finished = store.finished() if store else set()
-        calls = [(job, self.x, self.y, i[task], j[task]) for task in tasks]
+        points = (self.x, self.y) if jobs == 1 else (to_send(self.x), to_send(self.y))
+        calls = [(job, *points, (i[task], j[task])) for task in tasks]
         results = in_order([call for t, call in enumerate(calls) if t not in finished], jobs, self.n_jobs)
         flat, kept = weights.ravel(), []
         with progress_bar("pairs of batches", len(i), self.progress) as advance:
@@ -139,8 +175,10 @@ class Engine(NamedTuple):
         return MiniBatchPlan(total.finish(), values.reshape(shape), objectives.reshape(shape), weights, self.settings)
 
 
-def run_job(job: Job, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices) -> Part:
-    return job.run(x, y, i, j)
+def run_job(job: Job, x: NDArray[Any] | Mapped, y: NDArray[Any] | Mapped, pairs: tuple[Indices, Indices]) -> Part:
+    """A task. The pairs are a tuple because Dask would put arrays on one worker, and lose them with it."""
+    x, y = (points.open() if isinstance(points, Mapped) else points for points in (x, y))
+    return job.run(x, y, *pairs)
 
 
 def effective_jobs(n_jobs: int | None) -> int:
@@ -166,8 +204,8 @@ def in_order(calls: Sequence[tuple[Any, ...]], jobs: int, n_jobs: int | None) ->
             parallel = joblib.Parallel(n_jobs=n_jobs, **lazily)
             for part in parallel(joblib.delayed(run_job)(*call) for call in calls[done:]):
                 yield part
-                done += 1
-        except BrokenProcessPool:  # noqa: PERF203
+                done, attempts = done + 1, 0
+        except (BrokenProcessPool, CancelledError):  # noqa: PERF203  (the latter: Dask lost what it was sent)
             attempts += 1
             if attempts > ATTEMPTS:
                 raise
