@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spadeful.aggregate import MiniBatchPlan
+from spadeful.coupling import CouplingSampler, couple
 from spadeful.entropic import NotConverged
 from spadeful.masspath import MassPath, mass_path
 from spadeful.minibatch import full_minibatch, minibatch
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Balanced",
+    "CouplingSampler",
     "JointCost",
     "MassPath",
     "MiniBatchLoss",
@@ -40,6 +42,7 @@ __all__ = [
     "Unbalanced",
     "__version__",
     "count_mappings",
+    "couple",
     "full_minibatch",
     "mass_path",
     "minibatch",
