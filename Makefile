@@ -39,7 +39,9 @@ bare: .venv-bare/wheel.stamp
 bench: .venv/dev.stamp .venv/core.stamp ## measure speed and memory against other solvers
 	$(BIN)/python benchmarks/run.py --force
 	$(BIN)/python benchmarks/entropic.py --force
+	$(BIN)/python benchmarks/minibatch.py --force
 	$(BIN)/python benchmarks/readme.py
+	$(BIN)/python benchmarks/scale.py
 
 rivals: .venv-rivals/spadeful.stamp ## measure the entropic solvers against GeomLoss and OTT-JAX
 	.venv-rivals/bin/python benchmarks/others.py --force

@@ -60,6 +60,38 @@ def test_results_are_not_overwritten_unasked(tmp_path):
     assert (tmp_path / "exact.json").read_text() == "kept"
 
 
+def test_mini_batches_are_measured_and_documented(tmp_path):
+    def call(script: str, *options: object) -> None:
+        done = subprocess.run(
+            [sys.executable, RUN.with_name(script), *options], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+
+    call("minibatch.py", "--quick", "--output", tmp_path)
+    results = json.loads((tmp_path / "minibatch.json").read_text())
+    assert results["quick"]
+    assert len(results["goals"]) == 6
+    assert all(goal["reached"] is not None for goal in results["goals"])
+    large = results["large"]
+    assert 0 < large["memory"] < 2**30
+    assert all(0 < share < 1 for share in large["share"].values())
+    assert large["one thread"]["value"] == large["two threads"]["value"], "threads change nothing"
+    for case in results["errors"]["over k"]:
+        for what in ("value", "plan"):
+            assert case[what][-1] < case[what][0] / 2, "more pairs come closer"
+    (tmp_path / "pictures").mkdir()
+    page = (RUN.parents[1] / "docs" / "scale.md").read_text(encoding="utf-8")
+    (tmp_path / "scale.md").write_text(page, encoding="utf-8")
+    for _ in range(2):
+        call("scale.py", "--results", tmp_path, "--docs", tmp_path)
+        again = (tmp_path / "scale.md").read_text(encoding="utf-8")
+        assert again.splitlines()[:5] == page.splitlines()[:5]
+        assert again.splitlines()[-3:] == page.splitlines()[-3:]
+        assert f"{large['n']:,} points" in again
+        assert len(again) < 2 * len(page)
+    assert (tmp_path / "pictures" / "minibatch.png").stat().st_size > 10_000
+
+
 @pytest.mark.skipif(
     not all(map(importlib.util.find_spec, OTHERS)),
     reason=f"needs all of {', '.join(OTHERS)}: the environment that make rivals sets up",

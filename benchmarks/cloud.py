@@ -1,0 +1,144 @@
+"""Mini-batch runs in a process of their own: how long, how much memory, and where the time goes.
+
+As a script: reads a case as JSON from its first argument, prints what was measured as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ot
+
+import spadeful as sp
+from rivals import pot_partial
+from spadeful import aggregate, engine
+from spadeful.batches import sampled
+
+STATUS = Path("/proc/self/status")
+#: Seconds between two looks at the memory.
+LOOK = 0.005
+
+
+def anonymous() -> int:
+    """The memory of this process that no file backs, in bytes; 0 where the system does not tell."""
+    lines = STATUS.read_text().splitlines() if STATUS.exists() else []
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0)
+
+
+@contextmanager
+def peak_memory() -> Iterator[list[int]]:
+    """What is held at most, in the first place of a list."""
+    most, over = [anonymous()], threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK):
+            most[0] = max(most[0], anonymous())
+
+    watch = threading.Thread(target=look)
+    watch.start()
+    try:
+        yield most
+    finally:
+        over.set()
+        watch.join()
+
+
+def timed(function: Callable[..., Any], spent: dict[str, float], name: str) -> Callable[..., Any]:
+    def call(*args: Any, **settings: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return function(*args, **settings)
+        finally:
+            spent[name] = spent.get(name, 0.0) + time.perf_counter() - start
+
+    return call
+
+
+def measure_run(x: Any, y: Any, case: dict[str, Any], k: int, spent: dict[str, float]) -> dict[str, Any]:
+    spent.clear()
+    start, start_cpu = time.perf_counter(), time.process_time()
+    with peak_memory() as most:
+        result = sp.minibatch(x, y, sp.Partial(case["mass"]), case["m"], k, n_jobs=case["jobs"])
+    wall, cpu = time.perf_counter() - start, time.process_time() - start_cpu
+    plan = result.plan
+    return {
+        "k": k,
+        "n": len(x),
+        "wall": wall,
+        "cpu": cpu,
+        "inside": dict(spent),
+        "peak": most[0],
+        "plan": plan.data.nbytes + plan.indices.nbytes + plan.indptr.nbytes,
+        "value": result.value,
+        "spread": float(result.values.std() / result.value),
+        "values": result.values[: case["rival"]].tolist(),
+    }
+
+
+def measure_rival(x: Any, y: Any, case: dict[str, Any], values: list[float]) -> dict[str, Any]:
+    """The loop that one writes without us, over the first batches of the run."""
+    which = np.arange(case["rival"])
+    m, k = case["m"], max(case["ks"])
+    rows, cols = (sampled(len(p), m, k, False, 0, side, None, "").draw(which) for side, p in enumerate((x, y)))
+    found = []
+    start, start_cpu = time.perf_counter(), time.process_time()
+    for r, c in zip(rows, cols, strict=True):
+        cost = ot.dist(x[r], y[c])
+        found.append(float((pot_partial(cost, case["mass"]) * cost).sum()))
+    wall, cpu = time.perf_counter() - start, time.process_time() - start_cpu
+    np.testing.assert_allclose(found, values, rtol=1e-4, err_msg="POT and spadeful disagree")
+    return {"wall": wall / len(which), "cpu": cpu / len(which)}
+
+
+def run(case: dict[str, Any]) -> dict[str, Any]:
+    # The number of threads follows the cores that a process may use.
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-case["cores"] :])
+    x, y = (np.load(case[name], mmap_mode="r") for name in "xy")
+    sp.minibatch(x[:64], y[:64], sp.Partial(0.5), 8, 8)  # loading code takes time too, but once
+    spent: dict[str, float] = {}
+    engine.batch_costs = timed(engine.batch_costs, spent, "cost")
+    engine.solve = timed(engine.solve, spent, "solve")
+    aggregate.PlanSum._add_up = timed(aggregate.PlanSum._add_up, spent, "add up")
+    asked = [(n, k) for n in case["sizes"] or [len(x)] for k in case["ks"] for _ in range(case["repeats"])]
+    runs = [measure_run(x[:n], y[:n], case, k, spent) for n, k in asked]
+    rival = measure_rival(x, y, case, runs[0]["values"]) if case["rival"] else None
+    return {"runs": [{key: r[key] for key in r if key != "values"} for r in runs], "rival": rival}
+
+
+def measure(
+    folder: Path,
+    m: int,
+    ks: list[int],
+    *,
+    cores: int = 1,
+    jobs: int | None = None,
+    sizes: list[int] | None = None,
+    repeats: int = 1,
+    rival: int = 0,
+    mass: float = 0.75,
+) -> dict[str, Any]:
+    """Runs of k pairs of batches between x.npy and y.npy of a folder, or their first points.
+
+    `rival`: over how many of the batches the loop over POT goes.
+    """
+    case = {"m": m, "ks": ks, "cores": cores, "jobs": jobs, "sizes": sizes, "repeats": repeats, "rival": rival}
+    case |= {"x": str(folder / "x.npy"), "y": str(folder / "y.npy"), "mass": mass}
+    done = subprocess.run([sys.executable, __file__, json.dumps(case)], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout)
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(json.loads(sys.argv[1]))))
