@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +45,12 @@ class Checkpoint:
         return {int(path.stem.removeprefix("part-")) for path in self.folder.glob("part-*.npz")}
 
     def load(self, number: int) -> dict[str, NDArray[Any]]:
-        with np.load(self._path(number), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+        path = self._path(number)
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files}
+        except (ValueError, EOFError, BadZipFile):
+            raise ValueError(f"{path} must be whole. It is damaged; remove it, and it is solved again.") from None
 
     def save(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
         with replacing(self._path(number), force=True) as temporary, temporary.open("wb") as file:

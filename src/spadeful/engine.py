@@ -32,6 +32,8 @@ from spadeful.threads import all_cores
 CHUNK = 1 << 21
 #: Chunks that a worker gets in one go: long enough to be worth sending, short enough to be lost.
 CHUNKS_PER_TASK = 8
+#: Bytes of the points that are read to tell them from others: all, of most clouds.
+READ = 1 << 26
 #: How often in a row, with nothing done in between, workers that died are replaced.
 ATTEMPTS = 3
 
@@ -145,6 +147,8 @@ class Engine(NamedTuple):
         store = None
         if self.checkpoint is not None:
             marks = {"points": [fingerprint(self.x), fingerprint(self.y)], "task": step, "tol": self.tol}
+            classes = [[fingerprint(g) for g in getattr(batches, "groups", ())] for batches in self.batches]
+            marks["classes"] = [zlib.crc32(repr(prints).encode()) for prints in classes]
             kind = "plans" if keep_plan else "values"
             store = Checkpoint(Path(self.checkpoint) / kind, self.settings | marks | {"max_iter": self.max_iter})
         finished = store.finished() if store else set()
@@ -213,5 +217,6 @@ def in_order(calls: Sequence[tuple[Any, ...]], jobs: int, n_jobs: int | None) ->
 
 def fingerprint(points: NDArray[Any]) -> list[Any]:
     """Enough of the points to tell them from others."""
-    some = np.ascontiguousarray(points[np.linspace(0, len(points) - 1, 64).astype(int)])
+    count = min(len(points), max(64, READ // (points.nbytes // len(points))))
+    some = np.ascontiguousarray(points[np.linspace(0, len(points) - 1, count).astype(int)])
     return [list(points.shape), str(points.dtype), zlib.crc32(some.tobytes())]
