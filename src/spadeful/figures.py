@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from spadeful.aggregate import MiniBatchPlan
 from spadeful.arrays import Floats
 from spadeful.files import replacing
 from spadeful.masspath import MassPath
@@ -20,6 +22,9 @@ Clouds = tuple[Floats, Floats]
 Batch = tuple[Indices, Indices]
 
 SOURCE, TARGET, RIGHT, WRONG = "#2a9d4b", "#2f6fdf", "#222222", "#d62839"
+
+#: Points of each side, and pairs of the plan, that a picture of large clouds shows.
+MOST_POINTS, MOST_LINES = 1500, 250
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -65,3 +70,108 @@ def draw_mass_path(axes: Axes, path: MassPath) -> None:
     prices.step(path.masses[1:], path.prices, color=WRONG, lw=1.2)
     prices.set_ylabel("price of one more unit", color=WRONG)
     prices.set_ylim(bottom=min(0.0, float(np.min(path.prices))))
+
+
+def draw_minibatch(figure: Figure, points: tuple[NDArray[Any], NDArray[Any]], result: MiniBatchPlan) -> None:
+    """The clouds with pairs of the plan, the values of the batches, and how much of each x is matched."""
+    axes = figure.subplot_mosaic([["clouds", "values"], ["clouds", "matched"]], width_ratios=[1.7, 1])
+    draw_clouds(axes["clouds"], points, result)
+    draw_values(axes["values"], result)
+    draw_matched(axes["matched"], result.row_mass)
+
+
+def draw_clouds(axes: Axes, points: tuple[NDArray[Any], NDArray[Any]], result: MiniBatchPlan) -> None:
+    """Some points of each side, hollow where the plan has no mass, and some pairs, darker the more they carry."""
+    rng = np.random.default_rng(0)
+    some = [np.sort(rng.permutation(len(cloud))[:MOST_POINTS]) for cloud in points]
+    ends = np.unique(result.sample(MOST_LINES), axis=1) if result.plan.nnz else np.empty((2, 0), dtype=np.int64)
+    shown = [np.union1d(which, end) for which, end in zip(some, ends, strict=True)]
+    clouds = flatten(*(np.asarray(cloud[which], dtype=np.float64) for cloud, which in zip(points, shown, strict=True)))
+    masses = result.row_mass, result.col_mass
+    for cloud, which, mass, colour, name in zip(clouds, shown, masses, (SOURCE, TARGET), "xy", strict=True):
+        has = mass[which] > 0
+        across, up = cloud[has].T
+        axes.scatter(across, up, s=9, color=colour, alpha=0.5, lw=0, zorder=2, label=f"${name}$, matched")
+        if not has.all():
+            across, up = cloud[~has].T
+            label = f"${name}$, no match"
+            axes.scatter(across, up, s=11, facecolors="none", edgecolors=colour, lw=0.7, zorder=1, label=label)
+    places = [cloud[np.searchsorted(which, end)] for cloud, which, end in zip(clouds, shown, ends, strict=True)]
+    if result.plan.nnz:
+        draw_pairs(axes, np.stack(places, axis=1), np.asarray(result.plan[tuple(ends)]).ravel() * len(points[0]))
+    axes.set_title(f"{len(points[0]):,} points $x$, {len(points[1]):,} points $y$; {result.plan.nnz:,} pairs")
+    if points[0].shape[1] == 1:
+        axes.set_yticks([0.0, 1.0], ["$x$", "$y$"])
+    else:
+        whole = points[0].shape[1] == 2
+        axes.set(xlabel="first " + ("coordinate" if whole else "principal component"))
+        axes.set(ylabel="second " + ("coordinate" if whole else "principal component"))
+        axes.set_aspect("equal", adjustable="datalim")
+    axes.legend(loc="best", fontsize="small", framealpha=0.8, markerscale=2)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_pairs(axes: Axes, lines: Floats, masses: Floats) -> None:
+    """Lines (k, 2, 2) from x to y, the heaviest on top."""
+    from matplotlib.collections import LineCollection
+
+    order = np.argsort(masses, kind="stable")
+    pairs = LineCollection(list(lines[order]), cmap="inferno_r", lw=0.9, alpha=0.8, zorder=3)
+    pairs.set_array(masses[order])
+    low, high = float(masses.min()), float(masses.max())
+    if high - low <= 1e-9 * high:
+        low, high = 0.0, 2 * high  # pairs of one mass are in the middle of the scale
+    pairs.set_clim(low - 0.3 * (high - low), high)  # its palest colours cannot be seen on white
+    axes.add_collection(pairs)
+    bar = axes.get_figure().colorbar(pairs, ax=axes, location="bottom", shrink=0.6, aspect=40, pad=0.02)  # type: ignore[union-attr]
+    bar.ax.set_xlim(low, high)
+    bar.set_label(f"mass of a pair, in units of the weight of a point of $x$ ({len(masses):,} pairs drawn)")
+
+
+def flatten(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Both clouds in the plane: as they are, by two principal components of both, or as two lines, y above x."""
+    if x.shape[1] == 1:
+        return np.column_stack([x, np.zeros(len(x))]), np.column_stack([y, np.ones(len(y))])
+    if x.shape[1] == 2:
+        return x, y
+    both = np.concatenate([x, y])
+    usable = both[np.isfinite(both).all(axis=1)]  # what no batch holds has not been checked
+    centre = usable.mean(axis=0)
+    _, _, directions = np.linalg.svd(usable - centre, full_matrices=False)
+    return (x - centre) @ directions[:2].T, (y - centre) @ directions[:2].T
+
+
+def draw_values(axes: Axes, result: MiniBatchPlan) -> None:
+    """What each pair of batches costs, with the mean and its standard error."""
+    used = result.weights > 0
+    draw_shares(axes, result.values[used], result.weights[used], "#b9c0c8")
+    label, error = f"mean {result.value:.4g}", result.standard_error
+    if np.isfinite(error):
+        axes.axvspan(result.value - error, result.value + error, color=WRONG, alpha=0.25, lw=0)
+        label += f" ± {error:.2g}"
+    axes.axvline(result.value, color=WRONG, lw=1.5, label=label)
+    axes.set(xlabel="value of a pair of batches", ylabel="share of the pairs")
+    axes.legend(loc="best", fontsize="small", framealpha=0.8)
+
+
+def draw_matched(axes: Axes, masses: Floats) -> None:
+    """How much mass each point of x sends, in units of its weight."""
+    shares = masses * len(masses)
+    draw_shares(axes, shares, np.full(len(shares), 1 / len(shares)), SOURCE)
+    label = f"mean {shares.mean():.3g}; no match: {(masses == 0).mean():.1%}"
+    axes.axvline(float(shares.mean()), color=RIGHT, lw=1.2, ls="--", label=label)
+    axes.set(xlabel="mass that a point of $x$ sends, in units of its weight", ylabel="share of $x$")
+    axes.legend(loc="best", fontsize="small", framealpha=0.8)
+
+
+def draw_shares(axes: Axes, values: Floats, weights: Floats, colour: str) -> None:
+    """A histogram; a bar a value where there are few different ones, well apart."""
+    low, high = float(values.min()), float(values.max())
+    scale = max(abs(low), abs(high)) or 1.0
+    each, where = np.unique(np.round(values / scale, 6), return_inverse=True)
+    apart = float(np.diff(each).min() if len(each) > 1 else 0.3)
+    if each[-1] - each[0] <= 40 * apart:
+        axes.bar(each * scale, np.bincount(where.ravel(), weights), 0.7 * apart * scale, color=colour)
+    else:
+        axes.hist(values, bins=int(np.clip(1.5 * np.sqrt(len(values)), 8, 40)), weights=weights, color=colour)
+    axes.spines[["top", "right"]].set_visible(False)
