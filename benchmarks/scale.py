@@ -157,8 +157,8 @@ def extrapolated(results: dict[str, Any]) -> list[str]:
         "",
         f"Here m = {large['m']} and each part has {part:,} points a side and k = {k:,} pairs (or ten times as many), "
         f"which is the run measured above: {seconds(one['cpu'])} on one thread. A worker that reads as it goes reads "
-        f"{size(rate)} a second. Memory counts the plan twice, as it is while plans are added up. The values of single pairs spread by "
-        f"{one['spread']:.1%} of their mean.",
+        f"{size(rate)} a second. Memory counts the plan twice, "
+        f"as it is while plans are added up. The values of single pairs spread by {one['spread']:.1%} of their mean.",
         "",
     ]
 
