@@ -90,12 +90,13 @@ def draw_clouds(axes: Axes, points: tuple[NDArray[Any], NDArray[Any]], result: M
     masses = result.row_mass, result.col_mass
     for cloud, which, mass, colour, name in zip(clouds, shown, masses, (SOURCE, TARGET), "xy", strict=True):
         has = mass[which] > 0
+        size = float(np.clip(9000 / len(which), 9, 30))
         across, up = cloud[has].T
-        axes.scatter(across, up, s=9, color=colour, alpha=0.5, lw=0, zorder=2, label=f"${name}$, matched")
+        axes.scatter(across, up, s=size, color=colour, alpha=0.5, lw=0, zorder=2, label=f"${name}$, matched")
         if not has.all():
             across, up = cloud[~has].T
             label = f"${name}$, no match"
-            axes.scatter(across, up, s=11, facecolors="none", edgecolors=colour, lw=0.7, zorder=1, label=label)
+            axes.scatter(across, up, s=size, facecolors="none", edgecolors=colour, lw=0.7, zorder=1, label=label)
     places = [cloud[np.searchsorted(which, end)] for cloud, which, end in zip(clouds, shown, ends, strict=True)]
     if result.plan.nnz:
         draw_pairs(axes, np.stack(places, axis=1), np.asarray(result.plan[tuple(ends)]).ravel() * len(points[0]))
@@ -107,7 +108,7 @@ def draw_clouds(axes: Axes, points: tuple[NDArray[Any], NDArray[Any]], result: M
         axes.set(xlabel="first " + ("coordinate" if whole else "principal component"))
         axes.set(ylabel="second " + ("coordinate" if whole else "principal component"))
         axes.set_aspect("equal", adjustable="datalim")
-    axes.legend(loc="best", fontsize="small", framealpha=0.8, markerscale=2)
+    axes.legend(loc="best", fontsize="small", framealpha=0.8, markerscale=1.2)
     axes.spines[["top", "right"]].set_visible(False)
 
 
