@@ -166,7 +166,8 @@ def test_points_that_are_not_finite_are_named(cost, dtype, bad):
     for side, name in enumerate("xy"):
         both = [p.astype(dtype) for p in points(3)]
         both[side][17, 2] = bad
-        rows = cols = np.array([[1, 2], [3, 4], [5, 17], [17, 0]])
+        good, bad_from = np.array([[1, 2], [3, 4], [5, 6], [7, 0]]), np.array([[1, 2], [3, 4], [5, 17], [17, 0]])
+        rows, cols = (bad_from, good) if name == "x" else (good, bad_from)
         with pytest.raises(ValueError, match=rf"{name} must hold finite numbers.* at {name}\[17\]"):
             batch_costs(*both, rows, cols, cost, 2)
         # A point of no batch is never read.

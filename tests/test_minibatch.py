@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 
 import spadeful as sp
 from spadeful import engine
-from spadeful.aggregate import PlanSum
+from spadeful.aggregate import Part, PlanSum
 from spadeful.batches import sampled
 from spadeful.checkpoint import Checkpoint
 
@@ -334,6 +334,21 @@ def test_plans_are_added_up_in_any_portions(per_pair, monkeypatch):
     np.testing.assert_allclose(parts.plan.toarray(), whole.plan.toarray(), rtol=1e-13)
 
 
+def test_a_portion_is_added_up_as_soon_as_it_is_whole(monkeypatch):
+    """So that no more than one waits in memory."""
+    monkeypatch.setattr("spadeful.aggregate.FOLD", 4)
+    total = PlanSum((2, 3), 2)
+    one = Part(
+        *np.zeros((2, 1)), np.ones(1, bool), np.array([2]), np.array([0, 1]), np.array([2, 0]), np.array([0.5, 0.5])
+    )
+    seen = []
+    for _ in range(5):
+        total.add(one, np.array([0.2]))
+        seen.append(float(total.total.sum()))
+    assert seen == pytest.approx([0, 0.4, 0.4, 0.8, 0.8])
+    np.testing.assert_allclose(total.finish().toarray(), [[0, 0, 0.5], [0.5, 0, 0]])
+
+
 def test_the_result_says_what_it_is():
     x, y = points()
     result = sp.minibatch(x, y, sp.Partial(0.5), (4, 3), 6, seed=2)
@@ -572,6 +587,29 @@ def test_the_checkpoint_of_another_run_is_refused(change, message, tmp_path):
     sp.minibatch(**{"x": x, "y": y, **RUN}, checkpoint=tmp_path)
     with pytest.raises(ValueError, match=f"must belong to the same run. It differs: .*{message}.*another folder"):
         sp.minibatch(**{"x": x, "y": y, **RUN, **change}, checkpoint=tmp_path)
+
+
+def test_other_classes_and_one_other_point_make_another_run(tmp_path):
+    x, y = points(1000, 20)
+    options = {**RUN, "labels": np.arange(1000) % 2, "checkpoint": tmp_path}
+    sp.minibatch(x, y, **options)
+    with pytest.raises(ValueError, match="It differs: classes was"):
+        sp.minibatch(x, y, **{**options, "labels": np.arange(1000) // 500})
+    x[3, 1] += 1
+    with pytest.raises(ValueError, match="It differs: points was"):
+        sp.minibatch(x, y, **options)
+
+
+def test_a_damaged_part_is_named_and_can_be_removed(small_tasks, tmp_path):
+    x, y = points(30, 20)
+    whole = sp.minibatch(x, y, sp.Partial(0.6), 5, 50, checkpoint=tmp_path)
+    part = tmp_path / "plans" / "part-00000002.npz"
+    for damage in (part.read_bytes()[:100], b"", b"something else"):
+        part.write_bytes(damage)
+        with pytest.raises(ValueError, match=r"part-00000002\.npz must be whole. It is damaged; remove it"):
+            sp.minibatch(x, y, sp.Partial(0.6), 5, 50, checkpoint=tmp_path)
+    part.unlink()
+    check_same(sp.minibatch(x, y, sp.Partial(0.6), 5, 50, checkpoint=tmp_path), whole)
 
 
 def test_a_checkpoint_keeps_arrays(tmp_path):
