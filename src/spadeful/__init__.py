@@ -26,6 +26,7 @@ from spadeful.solve import solve
 from spadeful.transport import count_mappings
 
 if TYPE_CHECKING:
+    from spadeful.estimators import MiniBatchTransport
     from spadeful.loss import JointCost, MiniBatchLoss, Ramp
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "MassPath",
     "MiniBatchLoss",
     "MiniBatchPlan",
+    "MiniBatchTransport",
     "NotConverged",
     "Partial",
     "Plan",
@@ -55,6 +57,7 @@ __version__: str
 LAZY = {
     "JointCost": ("spadeful.loss", "torch"),
     "MiniBatchLoss": ("spadeful.loss", "torch"),
+    "MiniBatchTransport": ("spadeful.estimators", "sklearn"),
     "Ramp": ("spadeful.loss", "torch"),
 }
 
