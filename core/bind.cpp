@@ -410,7 +410,7 @@ Points points_of(const Array& array) {
     const bool single = array.dtype() == nb::dtype<float>();
     if (array.ndim() != 2 || (!single && array.dtype() != nb::dtype<double>()))
         throw nb::type_error("points must be a matrix of float32 or float64");
-    return {array.data(), single, array.shape(1), array.stride(0), array.stride(1)};
+    return Points{array.data(), single, array.shape(1), array.stride(0), array.stride(1)};
 }
 
 using Which = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;

@@ -1,5 +1,6 @@
 #include "distances.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace spadeful {
@@ -13,16 +14,20 @@ bool Distances::gather(const Points& points, const std::int64_t* which, std::siz
     zero.assign(count, 0.0);
     for (std::size_t i = 0; i < count; ++i) {
         double* point = out.data() + i * d;
-        double length = 0;
+        double largest = 0, length = 0;
+        points.read(which[i], point);
         for (std::size_t t = 0; t < d; ++t) {
-            point[t] = points.at(which[i], t);
             good &= std::abs(point[t]) <= 1e150;
-            length += point[t] * point[t];
+            largest = std::max(largest, std::abs(point[t]));
         }
         if (!normalise) continue;
-        zero[i] = length > 0 ? 0.0 : 1.0;
-        const double scale = length > 0 ? 1 / std::sqrt(length) : 0.0;
-        for (std::size_t t = 0; t < d; ++t) point[t] *= scale;
+        zero[i] = largest > 0 ? 0.0 : 1.0;
+        if (!(largest > 0)) continue;
+        for (std::size_t t = 0; t < d; ++t) {
+            point[t] /= largest;  // squares of tiny numbers vanish
+            length += point[t] * point[t];
+        }
+        for (std::size_t t = 0; t < d; ++t) point[t] /= std::sqrt(length);
     }
     return good;
 }
@@ -33,13 +38,26 @@ bool Distances::measure(const Points& x, const std::int64_t* rows, std::size_t m
     const bool cosine = metric == Metric::cosine;
     bool good = gather(x, rows, m, cosine, x_, x_zero_);
     good &= gather(y, columns, n, cosine, y_, y_zero_);
-    panels_.assign((n + panel_width - 1) / panel_width * panel_width * d, 0.0);
-    for (std::size_t j = 0; j < n; ++j)
-        for (std::size_t t = 0; t < d; ++t)
-            panels_[(j / panel_width * d + t) * panel_width + j % panel_width] = y_[j * d + t];
+    std::fill_n(cost, m * n, 0.0);
+    // A few coordinates of all points at a time: they stay in the cache while every x is measured from them.
+    constexpr std::size_t most = 64;
+    for (std::size_t start = 0; start < d; start += most) {
+        const std::size_t count = std::min(most, d - start);
+        panels_.resize((n + panel_width - 1) / panel_width * panel_width * count);
+        for (std::size_t j = 0; j < n; j += panel_width) {
+            double* panel = panels_.data() + j * count;
+            const std::size_t points = std::min(panel_width, n - j);
+            for (std::size_t c = 0; c < panel_width; ++c) {
+                const double* point = y_.data() + (j + std::min(c, points - 1)) * d + start;  // padded with the last
+                for (std::size_t t = 0; t < count; ++t) panel[t * panel_width + c] = point[t];
+            }
+        }
+        for (std::size_t i = 0; i < m; i += 2)
+            kernels().squared_distances(x_.data() + i * d + start, d, std::min<std::size_t>(2, m - i), panels_.data(),
+                                        cost + i * n, count, n);
+    }
     for (std::size_t i = 0; i < m; ++i) {
         double* row = cost + i * n;
-        kernels().squared_distances(x_.data() + i * d, panels_.data(), row, d, n);
         if (metric == Metric::euclidean)
             for (std::size_t j = 0; j < n; ++j) row[j] = std::sqrt(row[j]);
         else if (cosine)  // of directions: half the squared distance; 1 from a point without any

@@ -17,10 +17,22 @@ struct Points {
     std::size_t dimension;
     std::int64_t row_stride, column_stride;
 
-    double at(std::int64_t row, std::size_t column) const {
-        const std::int64_t where = row * row_stride + static_cast<std::int64_t>(column) * column_stride;
-        return is_float ? static_cast<double>(static_cast<const float*>(data)[where])
-                        : static_cast<const double*>(data)[where];
+    // Copies a point, converted.
+    void read(std::int64_t row, double* out) const {
+        if (is_float)
+            copy(static_cast<const float*>(data) + row * row_stride, out);
+        else
+            copy(static_cast<const double*>(data) + row * row_stride, out);
+    }
+
+private:
+    template <class T>
+    void copy(const T* point, double* out) const {
+        if (column_stride == 1)
+            for (std::size_t t = 0; t < dimension; ++t) out[t] = static_cast<double>(point[t]);
+        else
+            for (std::size_t t = 0; t < dimension; ++t)
+                out[t] = static_cast<double>(point[static_cast<std::int64_t>(t) * column_stride]);
     }
 };
 

@@ -16,7 +16,7 @@ const Kernels* best_kernels() {
 #if defined(SPADEFUL_X86)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f")) return &avx512_kernels;
-    if (__builtin_cpu_supports("avx2")) return &avx2_kernels;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &avx2_kernels;
 #endif
     return &scalar_kernels;
 }
@@ -32,7 +32,7 @@ bool choose_kernels(const char* name) {
     if (!std::strcmp(name, "best")) wanted = best_kernels();
     if (!std::strcmp(name, "scalar")) wanted = &scalar_kernels;
 #if defined(SPADEFUL_X86)
-    if (!std::strcmp(name, "avx2") && __builtin_cpu_supports("avx2")) wanted = &avx2_kernels;
+    if (!std::strcmp(name, "avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) wanted = &avx2_kernels;
     if (!std::strcmp(name, "avx512") && __builtin_cpu_supports("avx512f")) wanted = &avx512_kernels;
 #endif
     if (wanted) chosen = wanted;

@@ -138,17 +138,17 @@ template <class L>
 typename L::Vector exponential(typename L::Vector x) {
     using V = typename L::Vector;
     const V magic = L::fill(0x1.8p52), inside = L::min(x, L::fill(709.0));
-    const V shifted = L::add(L::multiply(inside, L::fill(0x1.71547652b82fep+0)), magic);
+    const V shifted = L::fused(inside, L::fill(0x1.71547652b82fep+0), magic);
     const V count = L::subtract(shifted, magic);
-    V r = L::subtract(inside, L::multiply(count, L::fill(0x1.62e42feep-1)));
-    r = L::subtract(r, L::multiply(count, L::fill(0x1.a39ef35793c76p-33)));
-    const auto pair = [&](double low, double high) { return L::add(L::fill(low), L::multiply(L::fill(high), r)); };
+    V r = L::fused(count, L::fill(-0x1.62e42fefa39efp-1), inside);
+    r = L::fused(count, L::fill(-0x1.abc9e3b39803fp-56), r);
+    const auto pair = [&](double low, double high) { return L::fused(L::fill(high), r, L::fill(low)); };
     const V r2 = L::multiply(r, r), r4 = L::multiply(r2, r2), r8 = L::multiply(r4, r4);
-    const V first = L::add(pair(1.0, 1.0), L::multiply(pair(1.0 / 2, 1.0 / 6), r2));
-    const V second = L::add(pair(1.0 / 24, 1.0 / 120), L::multiply(pair(1.0 / 720, 1.0 / 5040), r2));
-    V third = L::add(pair(1.0 / 40320, 1.0 / 362880), L::multiply(pair(1.0 / 3628800, 1.0 / 39916800), r2));
-    third = L::add(third, L::multiply(L::fill(1.0 / 479001600), r4));
-    const V sum = L::add(L::add(first, L::multiply(second, r4)), L::multiply(third, r8));
+    const V first = L::fused(pair(1.0 / 2, 1.0 / 6), r2, pair(1.0, 1.0));
+    const V second = L::fused(pair(1.0 / 720, 1.0 / 5040), r2, pair(1.0 / 24, 1.0 / 120));
+    V third = L::fused(pair(1.0 / 3628800, 1.0 / 39916800), r2, pair(1.0 / 40320, 1.0 / 362880));
+    third = L::fused(L::fill(1.0 / 479001600), r4, third);
+    const V sum = L::fused(third, r8, L::fused(second, r4, first));
     return L::where_less(x, L::fill(-707.0), L::fill(0.0), L::multiply(sum, L::power_of_two(shifted)));
 }
 
@@ -156,11 +156,9 @@ template <class L>
 void exponentials(const double* x, double scale, const double* y, double shift, double* out, std::size_t n) {
     const auto by = L::fill(shift), times = L::fill(scale);
     std::size_t j = 0;
-    for (; j + L::width <= n; j += L::width) {
-        const auto scaled = L::multiply(L::load(x + j), times);
-        L::store(out + j, exponential<L>(L::add(L::add(scaled, L::load(y + j)), by)));
-    }
-    for (; j < n; ++j) out[j] = exponential<Scalar>((x[j] * scale + y[j]) + shift);
+    for (; j + L::width <= n; j += L::width)
+        L::store(out + j, exponential<L>(L::add(L::fused(L::load(x + j), times, L::load(y + j)), by)));
+    for (; j < n; ++j) out[j] = exponential<Scalar>(Scalar::fused(x[j], scale, y[j]) + shift);
 }
 
 // Terms are dealt out to eight partial sums at every width, so that the result is the same.
@@ -175,12 +173,12 @@ void dots(const double* x, const double* y, double* out, std::size_t n) {
         for (std::size_t p = 0; p < registers; ++p) {
             const auto factor = L::load(y + j + p * L::width);
             for (std::size_t r = 0; r < row_group; ++r)
-                sums[r][p] = L::add(sums[r][p], L::multiply(L::load(x + r * n + j + p * L::width), factor));
+                sums[r][p] = L::fused(L::load(x + r * n + j + p * L::width), factor, sums[r][p]);
         }
     for (std::size_t r = 0; r < row_group; ++r) {
         double each[parts];
         for (std::size_t p = 0; p < registers; ++p) L::store(each + p * L::width, sums[r][p]);
-        for (std::size_t rest = j; rest < n; ++rest) each[rest - j] += x[r * n + rest] * y[rest];
+        for (std::size_t rest = j; rest < n; ++rest) each[rest - j] = Scalar::fused(x[r * n + rest], y[rest], each[rest - j]);
         out[r] = ((each[0] + each[4]) + (each[2] + each[6])) + ((each[1] + each[5]) + (each[3] + each[7]));
     }
 }
@@ -192,32 +190,59 @@ void add_rows(const double* x, const double* scale, double* sums, std::size_t n)
     const double *x1 = x + n, *x2 = x1 + n, *x3 = x2 + n;
     std::size_t j = 0;
     for (; j + L::width <= n; j += L::width) {
-        const auto first = L::add(L::multiply(L::load(x + j), s0), L::multiply(L::load(x1 + j), s1));
-        const auto second = L::add(L::multiply(L::load(x2 + j), s2), L::multiply(L::load(x3 + j), s3));
-        L::store(sums + j, L::add(L::load(sums + j), L::add(first, second)));
+        auto sum = L::fused(L::load(x + j), s0, L::load(sums + j));
+        sum = L::fused(L::load(x1 + j), s1, sum);
+        sum = L::fused(L::load(x2 + j), s2, sum);
+        L::store(sums + j, L::fused(L::load(x3 + j), s3, sum));
     }
     for (; j < n; ++j)
-        sums[j] += (x[j] * scale[0] + x1[j] * scale[1]) + (x2[j] * scale[2] + x3[j] * scale[3]);
+        for (std::size_t r = 0; r < row_group; ++r) sums[j] = Scalar::fused(x[r * n + j], scale[r], sums[j]);
+}
+
+// Two rows at a time: enough sums side by side for none to wait for its last addition.
+template <class L, std::size_t Rows>
+void measure_rows(const double* x, std::size_t stride, const double* panels, double* out, std::size_t d, std::size_t n) {
+    constexpr std::size_t registers = panel_width / L::width;
+    for (std::size_t j = 0; j < n; j += panel_width) {
+        double padded[Rows * panel_width];
+        const bool whole = j + panel_width <= n;
+        double* sums_at = out + j;
+        std::size_t apart = n;
+        if (!whole) {
+            for (std::size_t r = 0; r < Rows; ++r)
+                for (std::size_t c = 0; c < panel_width; ++c) padded[r * panel_width + c] = j + c < n ? out[r * n + j + c] : 0.0;
+            sums_at = padded;
+            apart = panel_width;
+        }
+        typename L::Vector sums[Rows][registers];
+        for (std::size_t r = 0; r < Rows; ++r)
+            for (std::size_t p = 0; p < registers; ++p) sums[r][p] = L::load(sums_at + r * apart + p * L::width);
+        for (std::size_t t = 0; t < d; ++t, panels += panel_width) {
+            typename L::Vector here[Rows];
+            for (std::size_t r = 0; r < Rows; ++r) here[r] = L::fill(x[r * stride + t]);
+            for (std::size_t p = 0; p < registers; ++p) {
+                const auto there = L::load(panels + p * L::width);
+                for (std::size_t r = 0; r < Rows; ++r) {
+                    const auto step = L::subtract(there, here[r]);
+                    sums[r][p] = L::fused(step, step, sums[r][p]);
+                }
+            }
+        }
+        for (std::size_t r = 0; r < Rows; ++r)
+            for (std::size_t p = 0; p < registers; ++p) L::store(sums_at + r * apart + p * L::width, sums[r][p]);
+        if (!whole)
+            for (std::size_t r = 0; r < Rows; ++r)
+                for (std::size_t c = 0; j + c < n; ++c) out[r * n + j + c] = padded[r * panel_width + c];
+    }
 }
 
 template <class L>
-void squared_distances(const double* x, const double* panels, double* out, std::size_t d, std::size_t n) {
-    constexpr std::size_t registers = panel_width / L::width;
-    for (std::size_t j = 0; j < n; j += panel_width) {
-        typename L::Vector sums[registers];
-        for (auto& sum : sums) sum = L::fill(0.0);
-        for (std::size_t t = 0; t < d; ++t, panels += panel_width) {
-            const auto here = L::fill(x[t]);
-            for (std::size_t p = 0; p < registers; ++p) {
-                const auto step = L::subtract(L::load(panels + p * L::width), here);
-                sums[p] = L::add(sums[p], L::multiply(step, step));
-            }
-        }
-        double each[panel_width];
-        for (std::size_t p = 0; p < registers; ++p) L::store(each + p * L::width, sums[p]);
-        const std::size_t end = j + panel_width < n ? j + panel_width : n;
-        for (std::size_t at = j; at < end; ++at) out[at] = each[at - j];
-    }
+void squared_distances(const double* x, std::size_t stride, std::size_t rows, const double* panels, double* out,
+                       std::size_t d, std::size_t n) {
+    if (rows == 2)
+        measure_rows<L, 2>(x, stride, panels, out, d, n);
+    else
+        measure_rows<L, 1>(x, stride, panels, out, d, n);
 }
 
 template <class L>

@@ -1,5 +1,6 @@
 // One register of doubles, at the three widths that we compile for.
 #pragma once
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -20,6 +21,8 @@ struct Scalar {
     static Vector add(Vector a, Vector b) { return a + b; }
     static Vector subtract(Vector a, Vector b) { return a - b; }
     static Vector multiply(Vector a, Vector b) { return a * b; }
+    // a b + c, rounded once: by the processor, or as slowly as it takes to give the same bits
+    static Vector fused(Vector a, Vector b, Vector c) { return std::fma(a, b, c); }
     static Vector min(Vector a, Vector b) { return a < b ? a : b; }
     static Vector max(Vector a, Vector b) { return a > b ? a : b; }
     static unsigned less(Vector a, Vector b) { return a < b; }
@@ -48,6 +51,7 @@ struct Avx2 {
     static Vector add(Vector a, Vector b) { return _mm256_add_pd(a, b); }
     static Vector subtract(Vector a, Vector b) { return _mm256_sub_pd(a, b); }
     static Vector multiply(Vector a, Vector b) { return _mm256_mul_pd(a, b); }
+    static Vector fused(Vector a, Vector b, Vector c) { return _mm256_fmadd_pd(a, b, c); }
     static Vector min(Vector a, Vector b) { return _mm256_min_pd(a, b); }
     static Vector max(Vector a, Vector b) { return _mm256_max_pd(a, b); }
     static unsigned less(Vector a, Vector b) { return _mm256_movemask_pd(_mm256_cmp_pd(a, b, _CMP_LT_OQ)); }
@@ -80,6 +84,7 @@ struct Avx512 {
     static Vector add(Vector a, Vector b) { return _mm512_add_pd(a, b); }
     static Vector subtract(Vector a, Vector b) { return _mm512_sub_pd(a, b); }
     static Vector multiply(Vector a, Vector b) { return _mm512_mul_pd(a, b); }
+    static Vector fused(Vector a, Vector b, Vector c) { return _mm512_fmadd_pd(a, b, c); }
     static Vector min(Vector a, Vector b) { return _mm512_min_pd(a, b); }
     static Vector max(Vector a, Vector b) { return _mm512_max_pd(a, b); }
     static unsigned less(Vector a, Vector b) { return _mm512_cmp_pd_mask(a, b, _CMP_LT_OQ); }

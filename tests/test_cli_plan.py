@@ -209,7 +209,7 @@ def test_what_did_not_converge_is_said_in_a_line(folder):
         (["--cost", "manhattan"], "cost must be one of"),
         (["--pairing", "some"], "pairing must be"),
         (["--seed", "-1"], "seed must be"),
-        (["--n-jobs", "0"], "n_jobs must not be 0"),
+        (["--n-jobs", "0"], "n_jobs must be a number of processes"),
         (["--delimiter", "ab"], "--delimiter must be one character"),
         (["--delimiter", ";"], "are for .csv files"),
         (["--no-header"], "are for .csv files"),

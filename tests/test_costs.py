@@ -199,10 +199,17 @@ def test_a_function_sees_the_points_of_each_pair_of_batches():
         assert np.array_equal(costs[p], cdist(x[rows[p]], y[cols[p]], "cityblock"))
 
 
-@pytest.mark.parametrize("returned", [np.ones((4, 5)), np.ones(20), 1.0, np.ones((1, 5, 4)), np.ones((5, 1)), None])
+@pytest.mark.parametrize("returned", [np.ones((4, 5)), np.ones(20), 1.0, np.ones((1, 5, 4)), np.ones((5, 1))])
 def test_functions_must_return_a_cost_a_pair(returned):
     (x, y), (rows, cols) = points(3), batches(5, 4)
     with pytest.raises(ValueError, match=r"cost must return the shape \(5, 4\). Got \("):
+        batch_costs(x, y, rows, cols, lambda one, other: returned, 1)
+
+
+@pytest.mark.parametrize("returned", [None, np.ones((5, 4), complex), np.full((5, 4), "dear")])
+def test_functions_must_return_real_numbers(returned):
+    (x, y), (rows, cols) = points(3), batches(5, 4)
+    with pytest.raises(TypeError, match="cost must hold real numbers"):
         batch_costs(x, y, rows, cols, lambda one, other: returned, 1)
 
 

@@ -632,7 +632,9 @@ def test_batches_of_any_size_share_a_graph(counter):
     compiled = torch.compile(loss, backend=counter, fullgraph=True, dynamic=True)
     for sizes in ((6, 8), (10, 12), (14, 8)):
         check_compiled(compiled, loss, batch(*sizes), rtol=1e-12, atol=1e-12)
-    assert counter.frame_count == 1
+    assert (
+        sum(len(graph.graph.nodes) > 0 for graph in counter.graphs) == 1
+    )  # the checks of shapes may leave an empty one
 
 
 def test_compiled_it_refuses_what_is_not_finite(counter):
@@ -658,7 +660,9 @@ def test_compiled_to_machine_code_it_is_the_same(problem, counter):
 def test_the_operator_keeps_the_rules_of_torch(problem):
     kind, numbers = taken_apart(problem)
     cost = tensor(2, 3, 4).square()
-    torch.library.opcheck(transport_plan, (cost, torch.tensor(numbers, dtype=torch.float64), kind, [cost], "cost"))
+    torch.library.opcheck(
+        transport_plan, (cost, torch.tensor(numbers, dtype=torch.float64), kind, [cost], "cost", 1e-6, 100)
+    )
     assert torch.ops.spadeful.transport_plan.default is not None
 
 
@@ -867,7 +871,7 @@ def test_an_exact_plan_takes_one_trip_home_and_one_back(problem, dtype):
     numbers, terms = torch.tensor(numbers, dtype=torch.float64), [Elsewhere(cost / 2), Elsewhere(cost / 2)]
     Elsewhere.trips = []
     with Arrivals():
-        plan = transport_plan._init_fn(Elsewhere(cost), numbers, kind, terms, "one,other")
+        plan = transport_plan._init_fn(Elsewhere(cost), numbers, kind, terms, "one\nother", 1e-6, 100)
     assert Elsewhere.trips == [("home", 2, 3, 4), ("there", 2, 3, 4)]
     assert plan.device == AWAY
     assert plan.dtype == dtype

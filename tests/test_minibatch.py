@@ -659,7 +659,7 @@ def test_a_checkpoint_keeps_arrays(tmp_path):
         ({"cost": lambda a, b: np.ones(3)}, ValueError, r"cost must return the shape \(3, 3\). Got \(3,\)"),
         ({"seed": -1}, ValueError, "seed must be a whole number of at least 0. Got -1"),
         ({"seed": None}, ValueError, "seed must be a whole number of at least 0. Got None"),
-        ({"n_jobs": 0}, ValueError, "n_jobs must not be 0"),
+        ({"n_jobs": 0}, ValueError, "n_jobs must be a number of processes"),
         ({"tol": 0.0}, ValueError, "tol must be a number between 0 and 1. Got 0.0"),
         ({"max_iter": 0}, ValueError, "max_iter must be a whole number of at least 1. Got 0"),
         ({"labels": [0, 1]}, ValueError, r"labels of x must hold one label a point, 9 of them. Got the shape \(2,\)"),

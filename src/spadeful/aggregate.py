@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -141,9 +142,14 @@ class MiniBatchPlan:
     def load(path: str | Path) -> MiniBatchPlan:
         """Read what `save` wrote. Nothing in the file can run code."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 plan = sparse.csr_array((file["data"], file["indices"], file["indptr"]), shape=tuple(file["shape"]))
+                plan.check_format(full_check=True)  # indices beyond the shape would be read beyond the memory
+                numbers = [file[name] for name in ("values", "objectives", "weights")]
                 settings = json.loads(str(file["settings"]))
-                return MiniBatchPlan(plan, file["values"], file["objectives"], file["weights"], settings)
-        except (KeyError, ValueError, EOFError) as error:
+        except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} must be a plan that spadeful saved. It cannot be read: {error}") from None
+        values, objectives, weights = numbers
+        if not (np.isfinite(plan.data).all() and values.shape == objectives.shape == weights.shape):
+            raise ValueError(f"{path} must be a plan that spadeful saved. Its masses or values are damaged.")
+        return MiniBatchPlan(plan, values, objectives, weights, settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -119,18 +118,23 @@ class Subsets:
 
 def groups_of(labels: Any, size: int, name: str) -> tuple[Indices, ...]:
     """The points of each class."""
+    if isinstance(labels, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be masked. Pass a plain array.")
     values = np.asarray(labels)
     if values.shape != (size,):
         raise ValueError(f"{name} must hold one label a point, {size} of them. Got the shape {values.shape} instead.")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise ValueError(f"{name} must hold finite labels. Got {values[~np.isfinite(values)][0]} instead.")
-    _, inverse = np.unique(values, return_inverse=True)
+    try:
+        _, inverse = np.unique(values, return_inverse=True)
+    except TypeError:
+        raise TypeError(f"{name} must all be numbers or all be words. Got a mixture instead.") from None
     order = np.argsort(inverse, kind="stable")
     return tuple(np.split(order, np.cumsum(np.bincount(inverse))[:-1]))
 
 
 def sampled(
-    size: int, batch_size: int, count: int, replace: bool, seed: int, side: int, labels: Sequence[Any] | None, name: str
+    size: int, batch_size: int, count: int, replace: bool, seed: int, side: int, labels: Any, name: str
 ) -> Sampled:
     """Batches of one side, if they can be drawn."""
     groups = () if labels is None else groups_of(labels, size, f"labels of {name}")

@@ -28,7 +28,10 @@ class Checkpoint:
             with replacing(path) as temporary:
                 temporary.write_text(wanted)
             return
-        found = json.loads(path.read_text())
+        try:
+            found = json.loads(path.read_text())
+        except ValueError:
+            raise ValueError(f"{path} must be whole. It is damaged; remove the folder {self.folder}.") from None
         differing = sorted(key for key in {*found, *settings} if found.get(key) != json.loads(wanted).get(key))
         if differing:
             changes = "; ".join(f"{key} was {found.get(key)!r} and is {settings.get(key)!r}" for key in differing)

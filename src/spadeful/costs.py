@@ -19,7 +19,7 @@ NAMES = ("sqeuclidean", "euclidean", "cosine")
 
 
 def check_cost(cost: object) -> None:
-    if not callable(cost) and cost not in NAMES:
+    if not callable(cost) and not (isinstance(cost, str) and cost in NAMES):
         raise ValueError(f"cost must be one of {', '.join(map(repr, NAMES))}, or a function. Got {cost!r} instead.")
 
 
@@ -56,7 +56,7 @@ def batch_costs(x: NDArray[Any], y: NDArray[Any], rows: Indices, cols: Indices, 
 
 
 def function_cost(cost: Callable[[Any, Any], Any], x: NDArray[Any], y: NDArray[Any]) -> Floats:
-    values = np.asarray(cost(x, y), dtype=np.float64)
+    values = to_floats(open_array(cost(x, y), "cost"), "cost").astype(np.float64, copy=False)
     if values.shape != (len(x), len(y)):
         raise ValueError(f"cost must return the shape {(len(x), len(y))}. Got {values.shape} instead.")
     return values

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import operator
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
@@ -186,8 +185,8 @@ def run_job(job: Job, x: NDArray[Any] | Mapped, y: NDArray[Any] | Mapped, pairs:
 
 
 def effective_jobs(n_jobs: int | None) -> int:
-    if n_jobs is not None and (operator.index(n_jobs) == 0):
-        raise ValueError("n_jobs must not be 0. Pass a number of processes, -1 for all cores, or None.")
+    if n_jobs is not None and (not hasattr(n_jobs, "__index__") or isinstance(n_jobs, bool) or n_jobs == 0):
+        raise ValueError(f"n_jobs must be a number of processes, -1 for all cores, or None. Got {n_jobs!r} instead.")
     import joblib
 
     return int(joblib.effective_n_jobs(n_jobs))

@@ -64,6 +64,15 @@ def on_device(cost: Any) -> bool:
     return is_torch(cost) and cost.device.type != "cpu"
 
 
+def on_its_device(cost: Any) -> Any:
+    """A cost (m, n) or (k, m, n) in double precision where it is; refused if it is none."""
+    if cost.ndim not in (2, 3) or not cost.numel():
+        raise ValueError(f"cost must have the shape (m, n) or (k, m, n). Got the shape {tuple(cost.shape)} instead.")
+    if cost.is_complex():
+        raise TypeError(f"cost must hold real numbers. Got the type {cost.dtype} instead.")
+    return cost.detach().double()
+
+
 def namespace(x: Any) -> Any:
     """numpy or torch, whose functions the loop calls."""
     return sys.modules["torch"] if is_torch(x) else np
@@ -254,29 +263,28 @@ def widened(answer: EntropicAnswer, rows: Array, columns: Array) -> EntropicAnsw
 def solve_entropic(cost: Any, problem: Problem, a: Any, b: Any, tol: float, max_iter: int, threads: int | None) -> Plan:
     """The plan of a regularised problem, for one cost (m, n) or each of a batch (k, m, n)."""
     shown = cost if hasattr(cost, "ndim") else np.asarray(cost)
-    values = read_cost(cost, (2, 3))
-    low, high = values.min(), values.max()
+    batch: Any = on_its_device(cost) if on_device(cost) else read_cost(cost, (2, 3))
+    m, n = batch.shape[-2:]
+    weights = read_weights(a, "a", m), read_weights(b, "b", n)
+    low, high = float(batch.min()), float(batch.max())
     if not low > -np.inf:
-        refuse_bad_entries(values)
+        refuse_bad_entries(to_numpy(batch))
     forbids = not high < np.inf
     if forbids:
-        finite = values[np.isfinite(values)]
-        high = finite.max() if finite.size else low
-    spread = float(high - low) if low < np.inf else 0.0
-    m, n = values.shape[-2:]
-    weights = read_weights(a, "a", m), read_weights(b, "b", n)
+        finite = batch[namespace(batch).isfinite(batch)]
+        high = float(finite.max()) if len(finite) else low
+    spread = high - low if low < np.inf else 0.0
     if not isinstance(problem, Unbalanced) and forbids:
         # Forbidden pairs may leave no room for the mass: the exact solver says so, and for how much.
-        room = np.where(np.isinf(values), np.inf, 0.0)
+        room = np.where(np.isinf(to_numpy(batch)), np.inf, 0.0)
         _core.solve(room, getattr(problem, "mass", 1.0), *weights, check_threads(threads))
 
     a, b = (np.full(size, 1 / size) if w is None else w for w, size in zip(weights, (m, n), strict=True))
     if on_device(cost):
-        batch = cost.detach().double().reshape(-1, m, n)
         a, b = (batch.new_tensor(w) for w in (a, b))
     else:
-        batch = np.ascontiguousarray(values, dtype=np.float64).reshape(-1, m, n)
-    a, b = a[None], b[None]
+        batch = np.ascontiguousarray(batch, dtype=np.float64)
+    batch, a, b = batch.reshape(-1, m, n), a[None], b[None]
     holes = forbids or not bool((a > 0).all() and (b > 0).all())
     if problem.reg < SMALLEST * spread:
         raise ValueError(

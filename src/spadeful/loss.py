@@ -28,20 +28,24 @@ class Ramp:
 
     def __call__(self, iteration: int) -> float:
         done = min(1.0, max(0, iteration) / self.iterations) if self.iterations > 0 else 1.0
-        return self.end if done >= 1 else round(self.start + (self.end - self.start) * done, 12)
+        return self.end if done >= 1 else float(f"{self.start + (self.end - self.start) * done:.12g}")
 
 
 def squared_distances(x: Tensor, y: Tensor) -> Tensor:
-    """(..., m, d) and (..., n, d) to (..., m, n). Differentiable everywhere, also where points coincide."""
-    centre = y.mean(dim=-2, keepdim=True).detach()  # differences of large numbers lose digits
-    x, y = x - centre, y - centre
-    squares = x.square().sum(-1)[..., :, None] + y.square().sum(-1)[..., None, :]
-    return (squares - 2 * x @ y.transpose(-1, -2)).clamp_min(0)
+    """(..., m, d) and (..., n, d) to (..., m, n). Differentiable everywhere, also where points coincide.
+
+    In double precision: the differences of squares would lose all digits of points that are close, but far from
+    the others.
+    """
+    centre = y.mean(dim=-2, keepdim=True).detach()
+    near, far = (x - centre).double(), (y - centre).double()
+    squares = near.square().sum(-1)[..., :, None] + far.square().sum(-1)[..., None, :]
+    return (squares - 2 * near @ far.transpose(-1, -2)).clamp_min(0).to(x.dtype)
 
 
 @dataclass(frozen=True)
 class JointCost:
-    r"""The cost of features and labels together (equation 7 of the paper's appendix B.1, after DeepJDOT).
+    r"""The cost of features and labels together (appendix B.1 of the paper, after DeepJDOT).
 
     .. math:: C_{ij} = \alpha \lVert g^s_i - g^t_j\rVert^2 - \lambda \log \mathrm{softmax}(F(g^t_j))_{y_i}
     """
@@ -49,13 +53,38 @@ class JointCost:
     alpha: float = 0.1
     lam: float = 0.1
 
-    def __call__(self, source: Tensor, target: Tensor, labels: Tensor, logits: Tensor) -> dict[str, Tensor]:
+    def __call__(
+        self, source: Tensor, target: Tensor, labels: Tensor | None, logits: Tensor | None
+    ) -> dict[str, Tensor]:
+        if labels is None or logits is None:
+            raise ValueError("JointCost needs the labels of the source and the logits of the target. Got none.")
+        check_labels(labels, source, logits, target)
         log_probabilities = logits.log_softmax(dim=-1)  # (..., n, classes): finite for all finite logits
         index = labels[..., :, None].expand(*labels.shape, logits.shape[-2])
         return {
-            "features": self.alpha * squared_distances(source, target),
-            "labels": -self.lam * log_probabilities.transpose(-1, -2).gather(-2, index),
+            "features": self.alpha * squared_distances(source.flatten(2), target.flatten(2)),
+            "labels": -self.lam * log_probabilities.transpose(-1, -2).gather(-2, index.long()),
         }
+
+
+def check_labels(labels: Tensor, source: Tensor, logits: Tensor, target: Tensor) -> None:
+    if labels.shape != source.shape[:2] or labels.is_floating_point():
+        raise ValueError(
+            f"labels must hold a whole number for each of the {source.shape[0] * source.shape[1]} source points. "
+            f"Got {labels.dtype} of the shape {tuple(labels.shape)} by mini-batches instead."
+        )
+    if logits.ndim != 3 or logits.shape[:2] != target.shape[:2]:
+        raise ValueError(
+            f"logits must have the shape ({target.shape[0] * target.shape[1]}, classes), a row a target point. "
+            f"Got {tuple(logits.shape)} by mini-batches instead."
+        )
+    if labels.device.type != "cpu" or torch.compiler.is_compiling():
+        return  # looking at them would hold up the device
+    if int(labels.min()) < 0 or int(labels.max()) >= logits.shape[2]:
+        raise ValueError(
+            f"labels must be from 0 to {logits.shape[2] - 1}, the classes of the logits. "
+            f"Got {int(labels.min())} to {int(labels.max())} instead."
+        )
 
 
 class MiniBatchLoss(nn.Module):
@@ -69,12 +98,14 @@ class MiniBatchLoss(nn.Module):
     ----------
     problem : Balanced, Partial or Unbalanced
     cost : "sqeuclidean", JointCost or a function
-        A function of (source, target), or of (source, target, labels, logits), batches (k, m, d) and (k, n, d),
-        that returns the costs (k, m, n), or a dictionary of terms that add up to them.
+        A function of mini-batches (k, m, d) and (k, n, d), and of labels (k, m) and logits (k, n, classes) where one
+        of them is passed, that returns the costs (k, m, n), or a dictionary of terms that add up to them.
     n_batches : int
         k: the features of a call are taken as so many mini-batches, one after the other.
     schedule : function of the iteration, optional
         The mass of a partial problem at each iteration, such as `Ramp`; see `at`.
+    tol, max_iter : float, int
+        For regularised problems, as in `solve`.
 
     `plan` holds the plans (k, m, n) of the last call.
 
@@ -94,20 +125,24 @@ class MiniBatchLoss(nn.Module):
         n_batches: int = 1,
         *,
         schedule: Callable[[int], float] | None = None,
+        tol: float = 1e-6,
+        max_iter: int = 10_000,
     ) -> None:
         super().__init__()
         if not isinstance(problem, (Balanced, Partial, Unbalanced)):
             raise TypeError(f"problem must be Balanced(), Partial(mass) or Unbalanced(tau). Got {problem!r} instead.")
         if cost != "sqeuclidean" and not callable(cost):
             raise ValueError(f"cost must be 'sqeuclidean', a JointCost or a function. Got {cost!r} instead.")
-        if isinstance(n_batches, bool) or not isinstance(n_batches, int) or n_batches < 1:
+        if isinstance(n_batches, bool) or not hasattr(n_batches, "__index__") or n_batches < 1:
             raise ValueError(f"n_batches must be a whole number of at least 1. Got {n_batches!r} instead.")
         if schedule is not None and not isinstance(problem, Partial):
             raise ValueError(f"schedule is of the mass of a Partial problem. Got the problem {problem!r} instead.")
-        self.problem, self.cost, self.n_batches, self.schedule = problem, cost, n_batches, schedule
+        self.problem, self.cost, self.n_batches, self.schedule = problem, cost, int(n_batches), schedule
+        self.tol, self.max_iter = tol, max_iter
         # Numbers travel as a tensor: were they constants, a compiled graph would be made anew for every mass.
         self._kind, numbers = taken_apart(problem)
-        self._numbers = torch.tensor(numbers, dtype=torch.float64)
+        with torch.inference_mode(False):
+            self._numbers = torch.tensor(numbers, dtype=torch.float64, device="cpu")
         self.plan: Tensor | None = None
         self.at(0)
 
@@ -118,9 +153,9 @@ class MiniBatchLoss(nn.Module):
         return self
 
     @property
-    def mass(self) -> float:
-        """The mass of a partial problem now."""
-        return float(self._numbers[0])
+    def mass(self) -> float | None:
+        """The mass that is asked for now; None of an unbalanced problem, which asks for none."""
+        return None if isinstance(self.problem, Unbalanced) else float(self._numbers[0])
 
     def extra_repr(self) -> str:
         return f"{self.problem}, cost={self.cost!r}, n_batches={self.n_batches}"
@@ -129,17 +164,27 @@ class MiniBatchLoss(nn.Module):
         self, source: Tensor, target: Tensor, labels: Tensor | None = None, logits: Tensor | None = None
     ) -> Tensor:
         """The loss of source features (k*m, d) and target features (k*n, d), labels (k*m,), logits (k*n, classes)."""
-        given = {"source": source, "target": target, "labels": labels, "logits": logits}
-        batches = [self._split(name, x) for name, x in given.items() if x is not None]
-        with torch.autocast(source.device.type, enabled=False):
-            terms = self._terms(*batches)
+        given: dict[str, Tensor | None] = {"source": source, "target": target}
+        if labels is not None or logits is not None:
+            given |= {"labels": labels, "logits": logits}
+        batches = [None if x is None else self._split(name, x) for name, x in given.items()]
+        device = source.device.type
+        with torch.autocast("cpu" if device == "meta" else device, enabled=False):
+            terms = self._terms(*batches)  # type: ignore[arg-type]
             cost = torch.stack(list(terms.values())).sum(0) if len(terms) > 1 else next(iter(terms.values()))
             detached = [term.detach() for term in terms.values()]
-            self.plan = transport_plan(cost.detach(), self._numbers, self._kind, detached, ",".join(terms))
+            names = "\n".join(terms)
+            self.plan = transport_plan(
+                cost.detach(), self._numbers, self._kind, detached, names, self.tol, self.max_iter
+            )
             # A forbidden pair costs inf and carries nothing, which together would be nan.
             return (self.plan * torch.where(self.plan > 0, cost, 0.0)).sum() / self.n_batches
 
     def _split(self, name: str, x: Tensor) -> Tensor:
+        if name in ("source", "target") and (x.ndim < 2 or not x.is_floating_point()):
+            raise ValueError(
+                f"{name} must hold features (points, dimensions) of floats. Got {x.dtype} of {tuple(x.shape)} instead."
+            )
         if len(x) == 0 or len(x) % self.n_batches:
             raise ValueError(
                 f"{name} must hold {self.n_batches} mini-batches of one size (n_batches). Got {len(x)} points instead."
@@ -147,12 +192,22 @@ class MiniBatchLoss(nn.Module):
         full = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         return full.reshape(self.n_batches, len(x) // self.n_batches, *x.shape[1:])
 
-    def _terms(self, *batches: Tensor) -> dict[str, Tensor]:
+    def _terms(self, source: Tensor, target: Tensor, *others: Tensor | None) -> dict[str, Tensor]:
         if self.cost == "sqeuclidean":
-            source, target = (x.flatten(2) for x in batches[:2])
-            return {"features": squared_distances(source, target)}
-        found = self.cost(*batches)
-        return found if isinstance(found, dict) else {"cost": found}
+            return {"features": squared_distances(source.flatten(2), target.flatten(2))}
+        if isinstance(self.cost, JointCost) and not others:
+            others = None, None
+        found = self.cost(source, target, *others)
+        terms = found if isinstance(found, dict) else {"cost": found}
+        wanted = (self.n_batches, source.shape[1], target.shape[1])
+        for name, term in terms.items():
+            if tuple(term.shape) != wanted:
+                raise ValueError(
+                    f"The term {name!r} of the cost must have the shape {wanted}. Got {tuple(term.shape)}."
+                )
+        if not terms:
+            raise ValueError("cost must return at least one term. Got an empty dictionary.")
+        return terms
 
 
 def taken_apart(problem: Problem) -> tuple[str, list[float]]:
@@ -175,12 +230,14 @@ def put_together(kind: str, numbers: list[float]) -> Problem:
 
 
 @torch.library.custom_op("spadeful::transport_plan", mutates_args=())
-def transport_plan(cost: Tensor, numbers: Tensor, kind: str, terms: list[Tensor], names: str) -> Tensor:
+def transport_plan(
+    cost: Tensor, numbers: Tensor, kind: str, terms: list[Tensor], names: str, tol: float, max_iter: int
+) -> Tensor:
     """The optimal plans of costs (k, m, n): one operator, which a compiled graph runs as it is."""
     try:
-        plan = solve(cost, put_together(kind, numbers.tolist()))
+        plan = solve(cost, put_together(kind, numbers.tolist()), tol=tol, max_iter=max_iter)
     except ValueError as error:
-        for name, term in zip(names.split(","), terms, strict=True):
+        for name, term in zip(names.split("\n"), terms, strict=True):
             bad = (term.isnan() | term.isneginf()).nonzero()
             if len(bad):
                 batch, row, column = bad[0].tolist()
@@ -191,9 +248,9 @@ def transport_plan(cost: Tensor, numbers: Tensor, kind: str, terms: list[Tensor]
                 ) from error
         raise
     matrix: Tensor = plan.matrix
-    return matrix.clone()
+    return matrix.clone(memory_format=torch.contiguous_format)
 
 
 @transport_plan.register_fake
-def _(cost: Tensor, numbers: Tensor, kind: str, terms: list[Tensor], names: str) -> Tensor:
-    return torch.empty_like(cost)
+def _(cost: Tensor, numbers: Tensor, kind: str, terms: list[Tensor], names: str, tol: float, max_iter: int) -> Tensor:
+    return cost.new_empty(cost.shape, dtype=cost.dtype if cost.is_floating_point() else torch.float64)

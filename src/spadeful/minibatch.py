@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from spadeful.aggregate import MiniBatchPlan
 from spadeful.batches import Subsets, sampled
 from spadeful.costs import Cost, check_cost, read_points
 from spadeful.engine import Engine
+from spadeful.entropic import NotConverged
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced
 from spadeful.solve import solve
 
@@ -74,7 +76,8 @@ def minibatch(
     keep_plan : bool
         Whether to add up the plans. Without it only values are kept.
     checkpoint : path, optional
-        A folder for finished parts: the same call goes on from there after an interruption.
+        A folder for finished parts: the same call goes on from there after an interruption. A cost given as a
+        function is known by its name only: change it, and the folder has to be another.
     progress : bool
         Show a bar, on a terminal.
 
@@ -92,31 +95,37 @@ def minibatch(
     """
     x, y = read_both(x, y)
     check_cost(cost)
-    outer = Balanced() if pairing == "bomb" else pairing
-    if not isinstance(outer, (Balanced, Partial, Unbalanced)) and outer not in ("paired", "all"):
+    named = isinstance(pairing, str)
+    if not isinstance(pairing, (Balanced, Partial, Unbalanced)) and not (
+        named and pairing in ("paired", "all", "bomb")
+    ):
         raise ValueError(f"pairing must be 'paired', 'all', 'bomb' or a problem. Got {pairing!r} instead.")
+    if not isinstance(replace, (bool, np.bool_)):
+        raise TypeError(f"replace must be True or False. Got {replace!r} instead.")
     k, sizes = check_count(n_batches, "n_batches"), check_sizes(batch_size)
     seed = check_count(seed, "seed", least=0)
-    pair = labels if isinstance(labels, tuple) and len(labels) == 2 else (labels, None)
+    pair = labels if is_pair(labels) else (labels, None)
     sides = [
         sampled(len(points), size, k, bool(replace), seed, side, its, name)
         for side, (points, size, its, name) in enumerate(zip((x, y), sizes, pair, "xy", strict=True))
     ]
-    settings = describe(problem, cost, sizes, pairing=pairing if isinstance(pairing, str) else repr(pairing))
+    settings = describe(problem, cost, sizes, pairing=str(pairing))
     settings |= {"n_batches": k, "seed": seed, "replace": bool(replace), "labels": labels is not None}
     engine = Engine(x, y, problem, cost, (sides[0], sides[1]), n_jobs, tol, max_iter, checkpoint, progress, settings)
     numbers = np.arange(k)
-    if outer == "paired":
+    if named and pairing == "paired":
         return engine.run(numbers, numbers, np.full(k, 1 / k), keep_plan)
     i, j = (grid.ravel() for grid in np.meshgrid(numbers, numbers, indexing="ij"))
-    if outer == "all":
+    if named and pairing == "all":
         return engine.run(i, j, np.full((k, k), 1 / k**2), keep_plan)
     costs = engine.run(i, j, np.full((k, k), 1 / k**2), keep_plan=False)
-    weights = solve(costs.objectives, outer).matrix
-    if not keep_plan:
-        return MiniBatchPlan(costs.plan, costs.values, costs.objectives, weights, settings)
-    used = weights.ravel() > 0
-    plan = engine.run(i[used], j[used], weights.ravel()[used], keep_plan).plan
+    outer = Balanced() if isinstance(pairing, str) else pairing
+    weights = solve(costs.objectives, outer, tol=tol, max_iter=max_iter).matrix
+    used, plan = weights.ravel() > 0, costs.plan
+    if keep_plan and used.any():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConverged)  # said before
+            plan = engine.run(i[used], j[used], weights.ravel()[used], keep_plan).plan
     return MiniBatchPlan(plan, costs.values, costs.objectives, weights, settings)
 
 
@@ -163,6 +172,11 @@ def read_both(x: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"x and y must have the same number of dimensions. Got {x.shape[1]} and {y.shape[1]} instead.")
     return x, y
+
+
+def is_pair(labels: Any) -> bool:
+    """Whether labels are of both sides: two arrays or None, not two labels."""
+    return isinstance(labels, (tuple, list)) and len(labels) == 2 and all(x is None or np.ndim(x) for x in labels)
 
 
 def check_count(value: Any, name: str, least: int = 1) -> int:

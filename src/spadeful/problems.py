@@ -110,6 +110,8 @@ class Unbalanced:
                     f"The '{name}' parameter of Unbalanced must be {choices[0]!r} or {choices[1]!r}. "
                     f"Got {getattr(self, name)!r} instead."
                 )
+        taus = float(pair[0]), float(pair[1])
+        object.__setattr__(self, "tau", taus if isinstance(self.tau, tuple) else taus[0])
         object.__setattr__(self, "reg", check_reg(self.reg, "Unbalanced"))
 
     @property

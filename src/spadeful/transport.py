@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from spadeful.arrays import Floats, to_numpy
+from spadeful.arrays import Floats, open_array, to_floats, to_numpy
 from spadeful.plan import Indices, Plan
 
 
@@ -17,15 +18,17 @@ def as_sparse(plan: Any, name: str = "plan") -> Any:
     if isinstance(plan, Plan):
         plan = plan.matrix
     if not sparse.issparse(plan):
-        values = to_numpy(plan)
+        values = to_floats(open_array(plan, name), name)
         if values.ndim != 2:
             raise ValueError(f"{name} must be one plan (m, n). Got the shape {values.shape} instead.")
-        return sparse.csr_array(values)
+        plan = sparse.csr_array(values)
     matrix = plan.tocsr()
     if not matrix.has_canonical_format or not matrix.data.all():
         matrix = matrix.copy()
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
+    if not (matrix.data >= 0).all() or not np.isfinite(matrix.data).all():
+        raise ValueError(f"{name} must hold finite masses of at least 0.")
     return matrix
 
 
@@ -63,14 +66,14 @@ def barycentric_map(plan: Any, y: Any, missing: Any = None) -> Any:
     array([[2.],
            [7.]])
     """
-    matrix, points = as_sparse(plan), to_numpy(y)
+    matrix, points = as_sparse(plan), open_array(y, "y")
     if points.ndim < 1 or len(points) != matrix.shape[1]:
         raise ValueError(
             f"y must hold {matrix.shape[1]} points, a column of the plan each. Got {points.shape} instead."
         )
     used = np.unique(matrix.indices)  # only these are read: y may be larger than the memory
     masses = np.asarray(matrix.sum(axis=1)).ravel()
-    flat = points[used].reshape(len(used), -1).astype(np.float64)
+    flat = points[used].reshape(len(used), math.prod(points.shape[1:])).astype(np.float64)
     image: Floats = (matrix[:, used] @ flat) / np.where(masses > 0, masses, 1.0)[:, None]
     image = image.reshape(-1, *points.shape[1:])
     unmatched = ~(masses > 0)
