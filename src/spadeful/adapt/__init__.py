@@ -1,1 +1,33 @@
 """Deep domain adaptation (section 4.1 of the paper): data, networks, methods, one trainer, model selection."""
+
+from __future__ import annotations
+
+from spadeful.adapt.call import adapt, measure, predict
+from spadeful.adapt.domain import Domain
+from spadeful.adapt.estimator import DeepAdapter
+from spadeful.adapt.methods import Batch, Method, SourceOnly, Transport, TwoStage
+from spadeful.adapt.networks import Network, Tapped, feature_network, svhn_network, usps_network
+from spadeful.adapt.train import Phase, Record, Training, TrainingError, train
+
+__all__ = [
+    "Batch",
+    "DeepAdapter",
+    "Domain",
+    "Method",
+    "Network",
+    "Phase",
+    "Record",
+    "SourceOnly",
+    "Tapped",
+    "Training",
+    "TrainingError",
+    "Transport",
+    "TwoStage",
+    "adapt",
+    "feature_network",
+    "measure",
+    "predict",
+    "svhn_network",
+    "train",
+    "usps_network",
+]

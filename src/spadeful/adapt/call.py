@@ -1,0 +1,146 @@
+"""Adapting as a call: anyone's network and data, one method, one record of how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.nn.functional import softmax
+
+from spadeful.adapt.domain import Domain
+from spadeful.adapt.methods.base import Method
+from spadeful.adapt.methods.source_only import SourceOnly
+from spadeful.adapt.networks import network_for
+from spadeful.adapt.streams import DomainStream, LoaderStream, Stream, in_batches
+from spadeful.adapt.train import Phase, Record, Training, train
+
+Data = Domain | tuple[Any, Any] | Iterable[Any]
+
+
+def as_domain(data: Any, name: str, classes: tuple[str, ...] = ()) -> Domain | None:
+    """Arrays as a set in memory; None for a loader."""
+    if isinstance(data, Domain):
+        return data
+    if isinstance(data, np.ndarray):
+        data = data, None
+    if not (isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray)):
+        return None
+    x, y = data
+    if y is not None and not classes:
+        classes = tuple(map(str, range(int(np.max(y)) + 1)))
+    return Domain(x, None if y is None else np.asarray(y), name, classes)
+
+
+@torch.no_grad()
+def predict(network: nn.Module, data: Domain | Iterable[Any], device: Any = "cpu") -> tuple[Tensor, Tensor]:
+    """Features and logits of a whole set, in evaluation mode."""
+    training = network.training
+    network.eval()
+    try:
+        inputs: Iterable[Any] = in_batches(data) if isinstance(data, Domain) else data
+        found = [network((x[0] if isinstance(x, (tuple, list)) else x).to(device)) for x in inputs]
+    finally:
+        network.train(training)
+    features, logits = (torch.cat([part[i].float().cpu() for part in found]) for i in (0, 1))
+    return features, logits
+
+
+def measure(network: nn.Module, sets: dict[str, Domain], device: Any = "cpu") -> dict[str, float]:
+    """The accuracy on each set in per cent, where it has labels, and the mean entropy of the predictions."""
+    found = {}
+    for name, domain in sets.items():
+        _, logits = predict(network, domain, device)
+        if domain.y is not None:
+            right = (logits.argmax(1).numpy() == domain.y).mean()
+            found[f"{name}_accuracy"] = 100 * float(right)
+        probabilities = softmax(logits.double(), dim=1)
+        found[f"{name}_entropy"] = float(torch.special.entr(probabilities).sum(1).mean())
+    return found
+
+
+def adapt(
+    network: nn.Module | None,
+    source: Data,
+    target: Data,
+    method: Method,
+    training: Training,
+    *,
+    warmup: Training | None = None,
+    batch_size: int = 500,
+    test: dict[str, Domain] | None = None,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    fabric: Fabric | None = None,
+    progress: bool = False,
+) -> Record:
+    """Train a network on a labelled source for an unlabelled target (algorithms 1 and 2 of the paper).
+
+    Parameters
+    ----------
+    network : nn.Module, optional
+        Its forward gives features and logits: `Network(G, F)`, `Tapped(model, "fc")` for a whole model, or a module
+        of your own. The paper's network for the shape of the inputs if None. It is trained in place.
+    source, target : Domain, arrays or loader
+        `(x, y)` and `x` (or `(x, None)`); or loaders that give `(x, y)` and `x`, whose batches are taken as they are.
+        Labels of the target are never trained on.
+    method : Method
+        `Transport(Partial(0.9))`, `TwoStage(...)`, `SourceOnly()`, or any object that yields losses.
+    training, warmup : Training
+        How long and how fast; `warmup` trains on the source alone first, with an optimiser of its own.
+    test : dict of Domain, optional
+        Sets to measure at every evaluation; the source and target themselves by default, where they are in memory.
+    folder, resume, fabric, progress
+        See `train`.
+    """
+    from_source = as_domain(source, "source")
+    to_target = as_domain(target, "target", from_source.classes if from_source else ())
+    stream: Stream
+    if from_source is not None and to_target is not None:
+        stream = DomainStream(from_source, to_target, batch_size, training.seed)
+    elif from_source is None and to_target is None:
+        stream = LoaderStream(source, target)  # type: ignore[arg-type]
+    else:
+        raise TypeError("source and target must both be arrays, or both be loaders.")
+    first = stream.batch(0)
+    if network is None:
+        torch.manual_seed(training.seed)
+        network = network_for(tuple(first.source.shape[1:]), int(first.labels.max()) + 1)
+    if test is None:
+        test = {name: d for name, d in (("source", from_source), ("target", to_target)) if d is not None}
+    fabric = fabric or Fabric(accelerator="cpu", devices=1)
+    phases: Sequence[Phase] = [Phase(method, training)]
+    if warmup is not None:
+        phases = [Phase(SourceOnly(), warmup), *phases]
+    sets, place = test, fabric.device
+    return train(
+        network,
+        phases,
+        stream,
+        lambda trained: measure(trained, sets, place),
+        sizes=sizes_of(network, first.source[:2]),
+        folder=folder,
+        resume=resume,
+        fabric=fabric,
+        progress=progress,
+    )
+
+
+def sizes_of(network: nn.Module, x: Tensor) -> tuple[int, int]:
+    """The numbers of features and classes; refused if the network gives something else."""
+    training = network.training
+    network.eval()
+    with torch.no_grad():
+        found = network(x)
+    network.train(training)
+    if not (isinstance(found, tuple) and len(found) == 2 and all(isinstance(part, Tensor) for part in found)):
+        raise TypeError(
+            "The network's forward must give features and logits. Wrap a feature extractor and a classifier in "
+            f"Network(G, F), or a whole model in Tapped(model, layer). Got {type(found).__name__} instead."
+        )
+    features, logits = found
+    return int(features.flatten(1).shape[1]), int(logits.shape[1])

@@ -1,0 +1,133 @@
+"""One run as a value: what to adapt to what, by which method, for how long. Read from TOML or the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spadeful.adapt.methods import Method, SourceOnly, Transport, TwoStage
+from spadeful.adapt.train import Training
+from spadeful.loss import JointCost, Ramp
+from spadeful.problems import Balanced, Partial, Problem, Unbalanced
+
+METHODS = {
+    "source-only": "no adaptation",
+    "m-ot": "mini-batch OT (DeepJDOT)",
+    "m-uot": "mini-batch unbalanced OT (JUMBOT)",
+    "m-pot": "mini-batch partial OT",
+    "ts-ot": "two-stage OT",
+    "ts-uot": "two-stage unbalanced OT",
+    "ts-pot": "two-stage partial OT",
+}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of a run; the defaults are the paper's for USPS to MNIST (appendix D.1)."""
+
+    source: str
+    target: str
+    method: str = "m-pot"
+    mass: float = 0.9
+    mass_from: float | None = None  # where the mass starts, if it grows to `mass` over `mass_iterations`
+    mass_iterations: int = 0
+    tau: float = 1.0
+    reg: float | None = None  # 0.1 for unbalanced transport, else 0
+    alpha: float = 0.1
+    lam: float = 0.1
+    eta: float = 1.0
+    n_batches: int = 1
+    n_problems: int = 1
+    batch_norm: str = "frozen"
+    batch_size: int = 500
+    iterations: int = 300
+    warmup: int = 150
+    optimizer: str = "adam"
+    schedule: str = "constant"
+    lr: float = 4e-4
+    head_lr: float = 1.0
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    bottleneck: int = 512
+    evaluate_every: int = 25
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(METHODS)}. Got {self.method!r} instead.")
+        for spec in dataclasses.fields(self):
+            value = getattr(self, spec.name)
+            kinds: tuple[type, ...] = {"str": (str,), "int": (int,)}.get(str(spec.type), (int, float, type(None)))
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                raise TypeError(f"{spec.name} must be of the type {spec.type}. Got {value!r} instead.")
+        if self.n_batches < 1 or self.n_problems < 1 or self.batch_size < 2 or self.warmup < 0:
+            raise ValueError("n_batches and n_problems must be at least 1, batch_size 2, warmup 0.")
+        self.build_method()
+        self.training()
+
+    @property
+    def problem(self) -> Problem:
+        kind = self.method.split("-")[-1]
+        if kind == "uot":
+            return Unbalanced(self.tau, 0.1 if self.reg is None else self.reg)
+        return Partial(self.mass, self.reg or 0.0) if kind == "pot" else Balanced(self.reg or 0.0)
+
+    def build_method(self) -> Method:
+        if self.method == "source-only":
+            return SourceOnly()
+        problem = self.problem
+        schedule = None
+        if self.mass_from is not None and isinstance(problem, Partial):
+            schedule = Ramp(self.mass_from, self.mass, self.mass_iterations)
+        cost = JointCost(self.alpha, self.lam)
+        if self.method.startswith("ts-"):
+            return TwoStage(problem, cost, self.n_batches, self.n_problems, self.eta, schedule, self.batch_norm)
+        return Transport(problem, cost, self.n_batches, self.eta, schedule)
+
+    def training(self, iterations: int | None = None) -> Training:
+        return Training(
+            iterations=iterations or self.iterations,
+            lr=self.lr,
+            optimizer=self.optimizer,  # type: ignore[arg-type]
+            schedule=self.schedule,  # type: ignore[arg-type]
+            head_lr=self.head_lr,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            evaluate_every=self.evaluate_every,
+            seed=self.seed,
+        )
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+
+
+def read_config(path: str | Path, changes: dict[str, Any]) -> Config:
+    """A config file, TOML or the JSON of an earlier run, with some settings changed."""
+    path = Path(path)
+    try:
+        if path.suffix == ".json":
+            found = json.loads(path.read_text())
+        elif sys.version_info >= (3, 11):
+            import tomllib
+
+            found = tomllib.loads(path.read_text())
+        else:
+            raise ValueError("TOML needs Python 3.11; write the settings as JSON")
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} must be a config in TOML or JSON. It cannot be read: {error}") from None
+    return make_config(found | changes, str(path))
+
+
+def make_config(settings: dict[str, Any], where: str = "the settings") -> Config:
+    known = {spec.name for spec in dataclasses.fields(Config)}
+    unknown = sorted(set(settings) - known)
+    if unknown:
+        raise ValueError(f"{where} must hold {', '.join(sorted(known))} only. Got {', '.join(unknown)} too.")
+    missing = [name for name in ("source", "target") if name not in settings]
+    if missing:
+        raise ValueError(f"{where} must say {' and '.join(missing)}.")
+    return Config(**settings)

@@ -1,0 +1,122 @@
+"""TS-OT, TS-UOT and TS-POT: a large problem in the processor's memory, then small steps (algorithm 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from spadeful.adapt.methods.base import Batch, Draw
+from spadeful.adapt.methods.transport import letter
+from spadeful.loss import JointCost
+from spadeful.problems import Partial, Problem
+from spadeful.solve import solve
+
+
+@dataclass(frozen=True)
+class TwoStage:
+    r"""Align k mini-batches at once without gradients, then train on the aligned pairs, m at a time.
+
+    The plan :math:`\pi` between all k*m source and k*m target points is found from features that are computed
+    batch by batch without gradients. Source point i is paired with the target point that gets most of its mass,
+    and its pair weighs as much as that entry. Rows without mass pair with nobody: they are left out of the target
+    batch, so that they contribute neither loss nor batch-norm statistics; a row that carries part of its mass
+    (mass * k * m not whole) keeps its part.
+
+    `n_problems` is the paper's :math:`\tilde k`, problems per iteration. `batch_norm` says what the pass without
+    gradients does to batch norm: "train" (as the authors: batch statistics, running averages updated twice),
+    "frozen" (batch statistics, running averages left alone) or "eval" (running averages used).
+    """
+
+    problem: Problem
+    cost: JointCost = field(default_factory=JointCost)
+    n_batches: int = 2
+    n_problems: int = 1
+    eta: float = 1.0
+    schedule: Callable[[int], float] | None = None
+    batch_norm: str = "frozen"
+
+    def __post_init__(self) -> None:
+        if self.batch_norm not in ("train", "frozen", "eval"):
+            raise ValueError(f"batch_norm must be 'train', 'frozen' or 'eval'. Got {self.batch_norm!r} instead.")
+
+    @property
+    def name(self) -> str:
+        return f"TS-{letter(self.problem)}"
+
+    @property
+    def batches_per_iteration(self) -> int:
+        return self.n_batches * self.n_problems
+
+    def modules(self, features: int, classes: int) -> nn.Module | None:
+        return None
+
+    def losses(self, network: Any, draw: Draw, iteration: int) -> Iterator[Tensor]:
+        problem = self.problem
+        if self.schedule is not None and isinstance(problem, Partial):
+            problem = Partial(self.schedule(iteration), problem.reg)
+        for _ in range(self.n_problems):
+            batches = [draw() for _ in range(self.n_batches)]
+            partners, weights = self.align(network, batches, problem)
+            targets = torch.cat([batch.target for batch in batches])
+            size = len(batches[0].source)
+            for number, batch in enumerate(batches):
+                rows = slice(number * size, (number + 1) * size)
+                loss = self.step(network, batch, targets, partners[rows], weights[rows])
+                yield loss / (self.n_batches * self.n_problems)
+
+    @torch.no_grad()
+    def align(self, network: Any, batches: list[Batch], problem: Problem) -> tuple[Tensor, Tensor]:
+        """For every source point its partner's number and the mass between them, as a share of 1 / m per point."""
+        with quiet_batch_norm(network, self.batch_norm):
+            sources = torch.cat([network(batch.source)[0].float().cpu() for batch in batches])
+            seen = [network(batch.target) for batch in batches]
+        targets, logits = (torch.cat([part[i].float().cpu() for part in seen]) for i in (0, 1))
+        labels = torch.cat([batch.labels.cpu() for batch in batches])
+        terms = self.cost(*(part[None] for part in (sources.double(), targets.double(), labels, logits.double())))
+        plan = solve(sum(terms.values())[0], problem).matrix  # type: ignore[index]
+        masses, partners = plan.max(dim=1)
+        return partners, masses * len(plan)
+
+    def step(self, network: Any, batch: Batch, targets: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
+        """The loss of one mini-batch and its partners: each pair costs what its entry of the cost does."""
+        source, logits = network(batch.source)
+        loss = cross_entropy(logits, batch.labels)
+        kept = weights > 0
+        # Batch norm needs two points to have a spread.
+        if int(kept.sum()) < 2:
+            return loss
+        device = batch.source.device
+        target, target_logits = network(targets[partners[kept].to(targets.device)])
+        distances = (source[kept.to(device)].float() - target.float()).square().flatten(1).sum(1)
+        own = batch.labels[kept.to(device), None]
+        surprise = -target_logits.float().log_softmax(1).gather(1, own)[:, 0]
+        pairs = self.cost.alpha * distances + self.cost.lam * surprise
+        total: Tensor = loss + self.eta * (weights[kept].to(pairs) * pairs).sum() / len(weights)
+        return total
+
+
+class quiet_batch_norm:  # noqa: N801
+    """What a pass without gradients does to batch norm."""
+
+    def __init__(self, network: nn.Module, how: str) -> None:
+        self.network, self.how = network, how
+
+    def __enter__(self) -> None:
+        self.training = self.network.training
+        layers = [layer for layer in self.network.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+        self.averages = [(layer, layer.track_running_stats) for layer in layers]
+        if self.how == "eval":
+            self.network.eval()
+        elif self.how == "frozen":
+            for layer in layers:
+                layer.track_running_stats = False
+
+    def __exit__(self, *_: object) -> None:
+        self.network.train(self.training)
+        for layer, tracked in self.averages:
+            layer.track_running_stats = tracked

@@ -1,0 +1,101 @@
+"""Networks: a feature extractor G and a classifier F, as the paper names them (appendix D.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class Network(nn.Module):
+    """G and F: forward gives the features G(x) and the logits F(G(x))."""
+
+    def __init__(self, features: nn.Module, classifier: nn.Module) -> None:
+        super().__init__()
+        self.features, self.classifier = features, classifier
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.features(x)
+        return features, self.classifier(features)
+
+
+class Tapped(nn.Module):
+    """A whole model whose features are what goes into one of its layers, by name."""
+
+    def __init__(self, model: nn.Module, layer: str) -> None:
+        super().__init__()
+        names = dict(model.named_modules())
+        if layer not in names or not layer:
+            raise ValueError(
+                f"layer must name a layer of the model. Got {layer!r}; it has {', '.join(filter(None, names))}."
+            )
+        self.model, self.layer = model, layer
+        self._seen: list[Tensor] = []
+        names[layer].register_forward_pre_hook(lambda _, given: self._seen.append(given[0]))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self._seen.clear()
+        logits: Any = self.model(x)
+        if len(self._seen) != 1:
+            raise RuntimeError(
+                f"The layer {self.layer!r} must run once in a forward pass. It ran {len(self._seen)} times."
+            )
+        return self._seen.pop().flatten(1), getattr(logits, "logits", logits)
+
+
+def block(inputs: int, outputs: int, kernel: int, padding: int, pool: bool = False) -> list[nn.Module]:
+    layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, kernel, padding=padding), nn.BatchNorm2d(outputs), nn.ReLU()]
+    return [*layers, nn.MaxPool2d(2)] if pool else layers
+
+
+def svhn_network(classes: int = 10) -> Network:
+    """For 32x32 RGB: six 3x3 convolutions. The sigmoid comes after the linear layer, as in the authors' code."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in ((3, 32), (32, 64), (64, 128)):
+        layers += [*block(inputs, outputs, 3, 1), *block(outputs, outputs, 3, 1, pool=True)]
+    features = nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 4 * 4, 128), nn.Sigmoid())
+    return initialise(Network(features, nn.Linear(128, classes)))
+
+
+def usps_network(classes: int = 10) -> Network:
+    """For 28x28 of one channel: convolutions of 5x5, 3x3 and 3x3 without padding."""
+    layers = [*block(1, 32, 5, 0, pool=True), *block(32, 64, 3, 0), *block(64, 128, 3, 0, pool=True)]
+    features = nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 4 * 4, 128), nn.Sigmoid())
+    return initialise(Network(features, nn.Linear(128, classes)))
+
+
+def feature_network(inputs: int, classes: int, bottleneck: int = 512) -> Network:
+    """For features of a frozen backbone: a linear bottleneck and a linear classifier, Xavier-normal."""
+    layers = nn.Linear(inputs, bottleneck), nn.Linear(bottleneck, classes)
+    for layer in layers:
+        nn.init.xavier_normal_(layer.weight)
+        nn.init.zeros_(layer.bias)
+    return Network(*layers)
+
+
+def initialise(network: Network) -> Network:
+    """As the authors start their digit networks: convolutions N(0, .02), batch norm N(1, .02), linear N(0, .1)."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.normal_(layer.weight, 0.0, 0.02)
+        elif isinstance(layer, nn.BatchNorm2d):
+            nn.init.normal_(layer.weight, 1.0, 0.02)
+            nn.init.zeros_(layer.bias)
+        elif isinstance(layer, nn.Linear):
+            nn.init.normal_(layer.weight, 0.0, 0.1)
+            nn.init.zeros_(layer.bias)
+    return network
+
+
+def network_for(shape: tuple[int, ...], classes: int, bottleneck: int = 512) -> Network:
+    """The paper's network for inputs of a shape: features (d,), 28x28 of one channel, or 32x32 RGB."""
+    if len(shape) == 1:
+        return feature_network(shape[0], classes, bottleneck)
+    if shape == (1, 28, 28):
+        return usps_network(classes)
+    if shape == (3, 32, 32):
+        return svhn_network(classes)
+    raise ValueError(
+        f"There are networks for features (d,), images (1, 28, 28) and (3, 32, 32). Got inputs of {shape}; resize "
+        "them, or pass a network of your own."
+    )

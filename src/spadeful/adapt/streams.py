@@ -1,0 +1,105 @@
+"""Where training batches come from: each is known by its number, so that a run can go on anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spadeful.adapt.domain import Domain
+from spadeful.adapt.methods.base import Batch
+from spadeful.batches import groups_of, sampled
+
+
+class Stream(Protocol):
+    def batch(self, number: int) -> Batch:
+        """The batch of a number; the same whenever it is asked for."""
+
+
+class DomainStream:
+    """Batches of two sets in memory, drawn from the seed and their number; the source's hold all classes alike.
+
+    A set, or a class of the source, that is smaller than its share of a batch is drawn from with replacement.
+    """
+
+    def __init__(self, source: Domain, target: Domain, batch_size: int, seed: int) -> None:
+        if source.y is None:
+            raise ValueError(f"The source must have labels. Got none for {source.name!r}.")
+        self.source, self.target = source, target
+        groups = groups_of(source.y, len(source), "labels of the source")
+        short = min(len(group) for group in groups) < -(-batch_size // len(groups))
+        many = 1 << 62  # batches have numbers, and no end
+        self._source = sampled(len(source), batch_size, many, short, seed, 0, source.y, "the source")
+        self._target = sampled(len(target), batch_size, many, batch_size > len(target), seed, 1, None, "the target")
+
+    def batch(self, number: int) -> Batch:
+        which = np.array([number])
+        rows, columns = self._source.draw(which)[0], self._target.draw(which)[0]
+        return Batch(self.source.batch(rows), self.source.labels(rows), self.target.batch(columns))
+
+
+class LoaderStream:
+    """Batches of two loaders of (inputs, labels) and of inputs, begun anew when they end.
+
+    Loaders only go forwards: to go on at some batch, those before it are loaded and thrown away.
+    """
+
+    def __init__(self, source: Iterable[Any], target: Iterable[Any]) -> None:
+        self._loaders = source, target
+        self._next = 0
+        self._restart()
+
+    def _restart(self) -> None:
+        source, target = self._loaders
+        self._source, self._target, self._next = endless(source), endless(target), 0
+
+    def batch(self, number: int) -> Batch:
+        if number < self._next:
+            self._restart()
+        while True:
+            x, y = next(self._source)[:2]
+            given = next(self._target)
+            target = given[0] if isinstance(given, (tuple, list)) else given
+            size = min(len(x), len(target))  # the last batch of an epoch may be short
+            self._next += 1
+            if self._next > number:
+                return Batch(x[:size], torch.as_tensor(y)[:size], target[:size])
+
+
+def endless(loader: Iterable[Any]) -> Iterator[Any]:
+    while True:
+        count = 0
+        for batch in loader:
+            yield batch
+            count += 1
+        if not count:
+            raise ValueError("A loader must give at least one batch. Got none.")
+
+
+class Prefetched:
+    """A stream whose next batch is made while the last one is trained on."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._pool = ThreadPoolExecutor(1)
+        self._waiting: tuple[int, Future[Batch]] | None = None
+
+    def batch(self, number: int) -> Batch:
+        if self._waiting is None or self._waiting[0] != number:
+            self._waiting = number, self._pool.submit(self._stream.batch, number)
+        batch = self._waiting[1].result()
+        self._waiting = number + 1, self._pool.submit(self._stream.batch, number + 1)
+        return batch
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def in_batches(domain: Domain, size: int = 1000) -> Iterator[Tensor]:
+    """All points of a set, in order."""
+    for start in range(0, len(domain), size):
+        yield domain.batch(np.arange(start, min(start + size, len(domain))))

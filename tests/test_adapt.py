@@ -1,0 +1,385 @@
+"""Deep domain adaptation: the methods' formulas, one loop for all, and runs that survive what happens to them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import spadeful as sp
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+pytest.importorskip("lightning_fabric")
+pytest.importorskip("sklearn")
+
+from spadeful import adapt as ad  # noqa: E402
+from spadeful.adapt import states  # noqa: E402
+from spadeful.adapt.config import make_config, read_config  # noqa: E402
+from spadeful.adapt.methods.two_stage import quiet_batch_norm  # noqa: E402
+from spadeful.adapt.streams import DomainStream, LoaderStream  # noqa: E402
+
+NAMES = ("a", "b", "c")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """The networks are too small for two threads to be worth waking."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def domains(size=120, shift=2.0, seed=0):
+    """Three Gaussian classes in the plane, and the same moved."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(size) % 3
+    centres = np.array([[0, 0], [6, 0], [0, 6]])
+    x = (centres[y] + rng.normal(size=(size, 2))).astype(np.float32)
+    moved = (centres[y] + rng.normal(size=(size, 2)) + shift).astype(np.float32)
+    return ad.Domain(x, y, "source", NAMES), ad.Domain(moved, y, "target", NAMES)
+
+
+def small(seed=0, norm=True):
+    torch.manual_seed(seed)
+    hidden = [
+        torch.nn.Linear(2, 8),
+        *([torch.nn.BatchNorm1d(8)] if norm else []),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(0.1),
+    ]
+    return ad.Network(torch.nn.Sequential(*hidden, torch.nn.Linear(8, 4)), torch.nn.Linear(4, 3))
+
+
+METHODS = [
+    ad.SourceOnly(),
+    ad.Transport(sp.Balanced()),
+    ad.Transport(sp.Partial(0.8), n_batches=2),
+    ad.Transport(sp.Unbalanced(1.0, 0.1)),
+    ad.TwoStage(sp.Partial(0.7), n_batches=2),
+    ad.TwoStage(sp.Balanced(), n_batches=2, n_problems=2),
+    ad.TwoStage(sp.Unbalanced(1.0, 0.1), n_batches=2),
+]
+
+
+def batch_of(source, target, size, number=0):
+    return DomainStream(source, target, size, seed=0).batch(number)
+
+
+def test_names_are_the_paper_s():
+    assert [m.name for m in METHODS] == ["source-only", "m-OT", "m-POT", "m-UOT", "TS-POT", "TS-OT", "TS-UOT"]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
+def test_every_method_trains_in_the_same_loop(method):
+    source, target = domains()
+    network = small()
+    record = ad.adapt(network, source, target, method, ad.Training(30, lr=0.02, evaluate_every=10), batch_size=24)
+    assert [row["iteration"] for row in record.rows] == [10, 20, 30]
+    assert record.rows[-1]["loss"] < record.rows[0]["loss"]
+    assert record.rows[-1]["source_accuracy"] > 80
+    assert record.best["target_accuracy"] == max(row["target_accuracy"] for row in record.rows)
+
+
+def test_partial_transport_adapts_what_the_source_alone_does_not():
+    source, target = domains(300, shift=3.0)
+    found = {}
+    for method in (ad.SourceOnly(), ad.Transport(sp.Partial(0.8), sp.JointCost(0.1, 0.5))):
+        record = ad.adapt(small(), source, target, method, ad.Training(200, lr=0.02, evaluate_every=200), batch_size=60)
+        found[method.name] = record.rows[-1]["target_accuracy"]
+    assert found["m-POT"] > 90
+    assert found["m-POT"] > found["source-only"] + 5
+
+
+def test_transport_is_cross_entropy_plus_the_mini_batch_loss():
+    source, target = domains()
+    network = small().eval()
+    batches = [batch_of(source, target, 12, i) for i in range(2)]
+    waiting = iter(batches)
+    method = ad.Transport(sp.Partial(0.5), sp.JointCost(0.3, 0.7), n_batches=2, eta=1.5)
+    total = sum(float(loss.detach()) for loss in method.losses(network, lambda: next(waiting), 0))
+    expected = 0.0
+    for batch in batches:
+        (gs, fs), (gt, ft) = network(batch.source), network(batch.target)
+        cost = torch.cdist(gs, gt).square() * 0.3 - 0.7 * ft.log_softmax(1)[:, batch.labels].T
+        value = sp.solve(cost.detach().double().numpy(), sp.Partial(0.5)).value
+        expected += (float(torch.nn.functional.cross_entropy(fs, batch.labels).detach()) + 1.5 * value) / 2
+    assert total == pytest.approx(expected, rel=1e-5)
+
+
+def test_two_stages_pair_each_row_with_its_largest_entry_and_leave_the_others_out():
+    """Eight points of which six are matched: two rows have no partner, and no target point stands in for one."""
+    source, target = domains()
+    network = small(norm=False).eval()
+    batches = [batch_of(source, target, 4, i) for i in range(2)]
+    method = ad.TwoStage(sp.Partial(0.75), sp.JointCost(0.3, 0.7), n_batches=2)
+    _, weights = method.align(network, batches, method.problem)
+    assert (weights > 0).sum() == 6
+    np.testing.assert_allclose(weights[weights > 0], 1.0)
+    waiting = iter(batches)
+    total = sum(float(loss.detach()) for loss in method.losses(network, lambda: next(waiting), 0))
+    xs, ys, xt = (torch.cat([getattr(b, part) for b in batches]) for part in ("source", "labels", "target"))
+    (gs, fs), (gt, ft) = network(xs), network(xt)
+    cost = torch.cdist(gs, gt).square() * 0.3 - 0.7 * ft.log_softmax(1)[:, ys].T
+    plan = sp.solve(cost.detach().double(), sp.Partial(0.75))
+    expected = float(torch.nn.functional.cross_entropy(fs, ys).detach()) + float(plan.value)
+    assert total == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_row_that_carries_part_of_its_mass_keeps_its_part():
+    source, target = domains()
+    network = small(norm=False).eval()
+    batches = [batch_of(source, target, 5, i) for i in range(2)]
+    method = ad.TwoStage(sp.Partial(0.72), n_batches=2)
+    _, weights = method.align(network, batches, method.problem)
+    assert float(weights.sum()) <= 7.2 + 1e-6
+    assert ((weights > 1e-9) & (weights < 1 - 1e-9)).any()
+
+
+@pytest.mark.parametrize(("how", "changes"), [("train", True), ("frozen", False), ("eval", False)])
+def test_the_pass_without_gradients_does_to_batch_norm_what_is_said(how, changes):
+    network = small()
+    norm = network.features[1]
+    before = norm.running_mean.clone()
+    with torch.no_grad(), quiet_batch_norm(network, how):
+        network(torch.randn(20, 2) + 5)
+    assert bool((norm.running_mean != before).any()) == changes
+    assert network.training
+    assert norm.track_running_stats
+
+
+def run(folder, iterations, resume=False, every=4, method=None):
+    source, target = domains()
+    network = small()
+    record = ad.adapt(
+        network,
+        source,
+        target,
+        method or ad.Transport(sp.Partial(0.8)),
+        ad.Training(iterations, lr=0.02, evaluate_every=every),
+        warmup=ad.Training(6, lr=0.02, evaluate_every=every),
+        batch_size=24,
+        folder=folder,
+        resume=resume,
+    )
+    return network, record
+
+
+class StopError(Exception):
+    pass
+
+
+class Interrupted(ad.Transport):
+    """m-POT that stops at an iteration, once."""
+
+    def losses(self, network, draw, iteration):
+        if iteration == 7:
+            raise StopError
+        yield from super().losses(network, draw, iteration)
+
+
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path):
+    whole, record = run(tmp_path / "whole", 12)
+    with pytest.raises(StopError):
+        run(tmp_path / "broken", 12, method=Interrupted(sp.Partial(0.8)))
+    again, resumed = run(tmp_path / "broken", 12, resume=True)
+    for (name, a), b in zip(whole.state_dict().items(), again.state_dict().values(), strict=True):
+        assert torch.equal(a, b), name
+    measures = [[{k: v for k, v in row.items() if k != "seconds"} for row in r.rows] for r in (record, resumed)]
+    assert measures[0] == measures[1]
+    finished, _ = run(tmp_path / "whole", 12, resume=True)
+    assert all(
+        torch.equal(a, b) for a, b in zip(whole.state_dict().values(), finished.state_dict().values(), strict=True)
+    )
+
+
+@pytest.mark.slow
+def test_a_killed_run_ends_with_the_same_bits(tmp_path):
+    script = (
+        "import sys, torch, test_adapt; from pathlib import Path\n"
+        "torch.set_num_threads(1)\n"
+        "test_adapt.run(Path(sys.argv[1]), 40, resume=True, every=2)\n"
+    )
+    here = os.path.dirname(__file__)
+    environment = os.environ | {"PYTHONPATH": here}
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "killed")], env=environment
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "killed" / "log.csv").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    killed, _ = run(tmp_path / "killed", 40, resume=True, every=2)
+    whole, _ = run(tmp_path / "whole", 40, every=2)
+    assert all(
+        torch.equal(a, b) for a, b in zip(whole.state_dict().values(), killed.state_dict().values(), strict=True)
+    )
+
+
+def test_the_best_checkpoint_is_a_copy_of_its_own(tmp_path):
+    run(tmp_path, 12)
+    tensors, state = states.read(tmp_path / states.BEST)
+    rows = json.loads((tmp_path / "log.json").read_text())["rows"]
+    assert state["best"]["target_accuracy"] == max(row["target_accuracy"] for row in rows)
+    assert not (tmp_path / states.BEST).samefile(tmp_path / states.LAST)
+    network = small()
+    states.unpack(tensors, {"network": network})
+    _, target = domains()
+    assert ad.measure(network, {"target": target})["target_accuracy"] == state["best"]["target_accuracy"]
+
+
+def test_a_folder_holds_one_run_at_a_time(tmp_path):
+    run(tmp_path, 4)
+    with pytest.raises(FileExistsError, match="holds a run"):
+        run(tmp_path, 4)
+    place = states.Folder(tmp_path, room=0)
+    with pytest.raises(OSError, match="in use by another run"):
+        run(tmp_path, 8, resume=True)
+    place.close()
+    run(tmp_path, 8, resume=True)
+
+
+def test_room_is_asked_for_before_training(tmp_path):
+    with pytest.raises(OSError, match="must have room"):
+        states.Folder(tmp_path / "full", room=1 << 62)
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(tmp_path):
+    class Broken(ad.SourceOnly):
+        def losses(self, network, draw, iteration):
+            for loss in super().losses(network, draw, iteration):
+                yield loss * (float("nan") if iteration == 5 else 1.0)
+
+    with pytest.raises(ad.TrainingError, match=r"became nan at iteration 6, batch \d+\. Lower the learning rate"):
+        run(tmp_path, 12, method=Broken())
+    assert states.read(tmp_path / states.LAST)[1]["iteration"] == 4
+
+
+def test_a_method_may_bring_modules_of_its_own():
+    class WithHead(ad.SourceOnly):
+        def modules(self, features, classes):
+            seen.append((features, classes))
+            object.__setattr__(self, "head", torch.nn.Linear(features, 1))
+            return self.head
+
+        def losses(self, network, draw, iteration):
+            batch = draw()
+            features, _ = network(batch.source)
+            yield self.head(features).square().mean()
+
+    seen = []
+    source, target = domains()
+    method = WithHead()
+    record = ad.adapt(small(), source, target, method, ad.Training(10, lr=0.05, evaluate_every=5), batch_size=24)
+    assert seen == [(4, 3)]
+    assert record.rows[-1]["loss"] < record.rows[0]["loss"]
+
+
+def test_loaders_and_whole_models_can_be_passed():
+    source, target = domains()
+    data = torch.utils.data.TensorDataset(torch.tensor(np.array(source.x)), torch.tensor(np.array(source.y)))
+    generator = torch.Generator().manual_seed(0)
+    loader = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, generator=generator)
+    others = torch.utils.data.DataLoader(torch.tensor(np.array(target.x)), batch_size=32)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
+    network = ad.Tapped(model, "2")
+    x = torch.randn(5, 2)
+    features, logits = network(x)
+    assert torch.equal(features, model[1](model[0](x)))
+    assert torch.equal(logits, model(x))
+    record = ad.adapt(
+        network,
+        loader,
+        others,
+        ad.Transport(sp.Partial(0.8)),
+        ad.Training(12, evaluate_every=6),
+        test={"target": target},
+    )
+    assert len(record.rows) == 2
+    with pytest.raises(ValueError, match=r"must name a layer of the model\. Got 'fc'; it has 0, 1, 2"):
+        ad.Tapped(model, "fc")
+    with pytest.raises(TypeError, match="features and logits"):
+        ad.adapt(model, source, target, ad.SourceOnly(), ad.Training(1))
+    with pytest.raises(TypeError, match="both be arrays, or both be loaders"):
+        ad.adapt(network, source, others, ad.SourceOnly(), ad.Training(1))
+
+
+def test_a_stream_of_loaders_goes_on_where_it_is_asked():
+    batches = [(torch.full((2, 1), float(i)), torch.tensor([i, i])) for i in range(3)]
+    stream = LoaderStream(batches, [b[0] for b in batches])
+    firsts = [float(stream.batch(i).source[0, 0]) for i in (0, 1, 4, 2)]
+    assert firsts == [0.0, 1.0, 1.0, 2.0]
+
+
+def test_source_batches_hold_all_classes_alike_and_depend_on_their_number_only():
+    source, target = domains()
+    stream = DomainStream(source, target, 30, seed=3)
+    for number in (0, 7, 100):
+        assert np.bincount(stream.batch(number).labels).tolist() == [10, 10, 10]
+    assert torch.equal(stream.batch(7).source, DomainStream(source, target, 30, seed=3).batch(7).source)
+    tiny = ad.Domain(source.x[:5], source.y[:5], "tiny", NAMES)
+    assert len(DomainStream(tiny, tiny, 30, seed=0).batch(0).target) == 30
+
+
+def test_the_rate_follows_the_paper():
+    training = ad.Training(100, schedule="annealed", lr=0.01, head_lr=10.0)
+    assert training.rate(0) == 1
+    assert training.rate(100) == pytest.approx(11**-0.75)
+    groups = training.build(small(), None).param_groups
+    assert [group["lr"] for group in groups] == [0.01, 0.1]
+    assert len(groups[1]["params"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"iterations": 0}, "iterations must be"),
+        ({"iterations": 5, "lr": 0.0}, "lr and head_lr must be above 0"),
+        ({"iterations": 5, "optimizer": "lbfgs"}, "optimizer must be"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        ad.Training(**settings)
+
+
+def test_a_config_makes_the_method_it_names(tmp_path):
+    base = {"source": "usps", "target": "mnist"}
+    config = make_config(base | {"method": "m-pot", "mass": 0.8, "mass_from": 0.1, "mass_iterations": 10})
+    method = config.build_method()
+    assert method.name == "m-POT"
+    assert method.schedule(5) == pytest.approx(0.45)
+    assert make_config(base | {"method": "m-uot"}).problem == sp.Unbalanced(1.0, 0.1)
+    assert make_config(base | {"method": "ts-ot"}).build_method().name == "TS-OT"
+    path = tmp_path / "run.json"
+    path.write_text(config.to_json())
+    assert read_config(path, {}) == config
+    assert read_config(path, {"seed": 3}).seed == 3
+    for wrong, message in [
+        ({"method": "m-xot"}, "method must be one of"),
+        ({"mass": 2.0}, "mass"),
+        ({"speed": 1}, "Got speed too"),
+        ({"iterations": 2.5}, "iterations must be of the type int"),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=message):
+            make_config(base | wrong)
+    with pytest.raises(ValueError, match="must say target"):
+        make_config({"source": "usps"})
+
+
+def test_the_estimator_adapts_features():
+    source, target = domains(240, shift=3.0)
+    model = ad.DeepAdapter(iterations=150, batch_size=48, bottleneck=16, standardize=False, lr=0.02)
+    labels = np.array(["x", "y", "z"])[source.y]
+    accuracy = (model.fit(source.x, labels, target.x).predict(target.x) == labels).mean()
+    alone = ad.DeepAdapter(ad.SourceOnly(), iterations=150, batch_size=48, bottleneck=16, standardize=False, lr=0.02)
+    assert accuracy > 0.9
+    assert accuracy > (alone.fit(source.x, labels, target.x).predict(target.x) == labels).mean()
+    np.testing.assert_allclose(model.predict_proba(target.x).sum(axis=1), 1.0)
+    assert model.transform(target.x).shape == (240, 16)
