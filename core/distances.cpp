@@ -12,7 +12,10 @@ bool Distances::gather(const Points& points, const std::int64_t* which, std::siz
     bool good = true;
     out.resize(count * d);
     zero.assign(count, 0.0);
+    constexpr std::size_t ahead = 8;
+    for (std::size_t i = 0; i < std::min(ahead, count); ++i) points.fetch(which[i]);
     for (std::size_t i = 0; i < count; ++i) {
+        if (i + ahead < count) points.fetch(which[i + ahead]);
         double* point = out.data() + i * d;
         double largest = 0, length = 0;
         points.read(which[i], point);

@@ -25,6 +25,14 @@ struct Points {
             copy(static_cast<const double*>(data) + row * row_stride, out);
     }
 
+    // Asks for a point that is read soon: points of a batch lie anywhere in memory.
+    void fetch(std::int64_t row) const {
+        const std::size_t size = is_float ? sizeof(float) : sizeof(double), line = 64;
+        const char* start = static_cast<const char*>(data) + row * row_stride * static_cast<std::int64_t>(size);
+        if (column_stride != 1) return;
+        for (std::size_t at = 0; at < dimension * size; at += line) __builtin_prefetch(start + at);
+    }
+
 private:
     template <class T>
     void copy(const T* point, double* out) const {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Indices = NDArray[np.int64]
 
 #: Batches that are drawn together, from one generator: few enough that no one draws many in vain.
-BLOCK = 32
+BLOCK = 128
 
 
 class Batches(Protocol):
