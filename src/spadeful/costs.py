@@ -36,11 +36,22 @@ def read_points(points: Any, name: str) -> NDArray[Any]:
     return values
 
 
-def batch_costs(x: NDArray[Any], y: NDArray[Any], rows: Indices, cols: Indices, cost: Cost, threads: int) -> Floats:
-    """The costs (k, m, n) between the points of k pairs of batches, rows (k, m) of x and cols (k, n) of y."""
+def batch_costs(
+    x: NDArray[Any],
+    y: NDArray[Any],
+    rows: Indices,
+    cols: Indices,
+    cost: Cost,
+    threads: int,
+    out: Floats | None = None,
+) -> Floats:
+    """The costs (k, m, n) between the points of k pairs of batches, rows (k, m) of x and cols (k, n) of y.
+
+    They are written to `out` if it is there: memory that was used before is quicker than fresh one.
+    """
     if callable(cost):
         return np.stack([function_cost(cost, x[r], y[c]) for r, c in zip(rows, cols, strict=True)])
-    costs = np.empty((*rows.shape, cols.shape[1]))
+    costs = np.empty((*rows.shape, cols.shape[1])) if out is None else out
     sides = []
     for points, which in ((x, rows), (y, cols)):
         if points.dtype in (np.float32, np.float64) and points.flags.aligned:

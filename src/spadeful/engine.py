@@ -64,12 +64,13 @@ class Job:
     def run(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices) -> Part:
         """Solve the pairs of batches i of x and j of y."""
         step = self.chunk
-        parts = [self._solve(x, y, i[at : at + step], j[at : at + step]) for at in range(0, len(i), step)]
+        memory = np.empty((min(step, len(i)), self.batches_x.batch_size, self.batches_y.batch_size))
+        parts = [self._solve(x, y, i[at : at + step], j[at : at + step], memory) for at in range(0, len(i), step)]
         return Part(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def _solve(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices) -> Part:
+    def _solve(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices, memory: Floats) -> Part:
         rows, cols = self.batches_x.draw(i), self.batches_y.draw(j)
-        costs = batch_costs(x, y, rows, cols, self.cost, self.threads)
+        costs = batch_costs(x, y, rows, cols, self.cost, self.threads, memory[: len(i)])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotConverged)  # said once, of all of them
             plan = solve(costs, self.problem, tol=self.tol, max_iter=self.max_iter, threads=self.threads)
