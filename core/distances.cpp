@@ -12,7 +12,7 @@ bool Distances::gather(const Points& points, const std::int64_t* which, std::siz
     bool good = true;
     out.resize(count * d);
     zero.assign(count, 0.0);
-    constexpr std::size_t ahead = 8;
+    const std::size_t ahead = std::min<std::size_t>(std::max<std::size_t>((1 << 16) / (8 * d), 4), 256);  // 64 kB of them
     for (std::size_t i = 0; i < std::min(ahead, count); ++i) points.fetch(which[i]);
     for (std::size_t i = 0; i < count; ++i) {
         if (i + ahead < count) points.fetch(which[i + ahead]);

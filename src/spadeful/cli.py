@@ -289,3 +289,101 @@ def chosen_problem(
         raise ValueError("--entropy is for regularised problems. Pass --reg above 0 too.")
     given = {"divergence": divergence, "entropy": entropy}
     return Unbalanced(numbers(tau, "--tau", float), reg, **{key: value for key, value in given.items() if value})  # type: ignore[arg-type]
+
+
+ADAPT = """Train a network on a labelled source for an unlabelled target.
+
+For example, from USPS to MNIST by partial transport of nine tenths of the mass:
+
+  spadeful adapt --source usps --target mnist --method m-pot --mass 0.9 -o run --data DIR
+
+The folder gets the settings, a checkpoint at every evaluation, the best of them, logs, and a picture. `--list` shows
+methods and data.
+"""
+
+
+@app.command(help=ADAPT)
+def adapt(
+    source: Annotated[str | None, typer.Option(help="The labelled set.", rich_help_panel="What")] = None,
+    target: Annotated[str | None, typer.Option(help="The set to adapt to.", rich_help_panel="What")] = None,
+    method: Annotated[str | None, typer.Option(help="See --list; m-pot unless said.", rich_help_panel="What")] = None,
+    mass: Annotated[float | None, typer.Option(help="For partial transport.", rich_help_panel="What")] = None,
+    tau: Annotated[float | None, typer.Option(help="For unbalanced transport.", rich_help_panel="What")] = None,
+    reg: Annotated[float | None, typer.Option(help="Entropic regularisation.", rich_help_panel="What")] = None,
+    iterations: Annotated[int | None, typer.Option(help="After the warm-up.", rich_help_panel="How long")] = None,
+    warmup: Annotated[int | None, typer.Option(help="On the source alone, first.", rich_help_panel="How long")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Points in a batch.", rich_help_panel="How long")] = None,
+    n_batches: Annotated[int | None, typer.Option(help="Batches in an iteration.", rich_help_panel="How long")] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides everything random.", rich_help_panel="How long")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings in TOML or JSON; options given beside it win.", rich_help_panel="What")
+    ] = None,
+    others: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Any other setting, such as lr=0.001.", rich_help_panel="What"
+        ),
+    ] = None,
+    folder: Annotated[Path | None, typer.Option("--output", "-o", help="The folder of the run.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "cpu",
+    precision: Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.")] = "32-true",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="Show methods and data, and exit.")] = False,
+) -> None:
+    with refusals():
+        from spadeful import adapting
+        from spadeful.adapt.config import make_config, read_config
+
+        if listed:
+            adapting.show(*adapting.listing())
+            return
+        given = {
+            "source": source,
+            "target": target,
+            "method": method,
+            "mass": mass,
+            "tau": tau,
+            "reg": reg,
+            "iterations": iterations,
+            "warmup": warmup,
+            "batch_size": batch_size,
+            "n_batches": n_batches,
+            "seed": seed,
+        }
+        changes = {name: value for name, value in given.items() if value is not None} | dict(map(setting, others or []))
+        if folder is None:
+            raise ValueError("The folder of the run must be named by --output.")
+        if config is None and resume and (folder / "config.json").exists():
+            config = folder / "config.json"
+        chosen = read_config(config, changes) if config else make_config(changes, "The options")
+        record = adapting.run(
+            chosen, folder, data=data, resume=resume, device=device, precision=precision, progress=True
+        )
+        adapting.show(adapting.summary(record, chosen, folder))
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """NAME=VALUE, the value as JSON reads it, or else a word."""
+    import json
+
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"--set must be NAME=VALUE. Got {text!r} instead.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+@app.command()
+def evaluate(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    data: Annotated[Path | None, typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")] = None,
+    last: Annotated[bool, typer.Option("--last", help="Of the last checkpoint, not of the best.")] = False,
+) -> None:
+    """Test the network of a run, all in all and class by class."""
+    with refusals():
+        from spadeful import adapting
+
+        adapting.show(adapting.evaluate(folder, data, "last" if last else "best"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,3 +177,40 @@ def draw_shares(axes: Axes, values: Floats, weights: Floats, colour: str) -> Non
     else:
         axes.hist(values, bins=int(np.clip(1.5 * np.sqrt(len(values)), 8, 40)), weights=weights, color=colour)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_curves(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
+    """The accuracies of a run against the iteration; phases follow each other."""
+    at, before, last = [], 0, ("", 0)
+    for row in rows:
+        if row["phase"] != last[0]:
+            before += last[1]
+        last = row["phase"], row["iteration"]
+        at.append(before + row["iteration"])
+    for name, colour in (("source", SOURCE), ("target", TARGET)):
+        key = f"{name}_accuracy"
+        if any(key in row for row in rows):
+            axes.plot(at, [row.get(key, np.nan) for row in rows], color=colour, marker=".", label=name)
+    starts = [i for i, row in enumerate(rows) if i and row["phase"] != rows[i - 1]["phase"]]
+    for i in starts:
+        axes.axvline((at[i - 1]), color="0.7", linewidth=1)
+        axes.text(at[i - 1], axes.get_ylim()[0], f" {rows[i]['phase']}", color="0.4", va="bottom")
+    axes.set(xlabel="iteration", ylabel="accuracy, %", title="Learning curves")
+    axes.legend(frameon=False)
+
+
+def draw_embedding(axes: Axes, source: tuple[Any, Any], target: tuple[Any, Any]) -> None:
+    """The features of two domains in the plane (t-SNE), coloured by class: source hollow, target full."""
+    from sklearn.manifold import TSNE
+
+    both = np.concatenate([source[0], target[0]])
+    flat = TSNE(perplexity=min(30.0, (len(both) - 1) / 3), random_state=0, init="pca").fit_transform(both)
+    split = len(source[0])
+    look: dict[str, Any] = {"s": 14, "linewidths": 0.8}
+    hollow, filled = ([f"C{int(label) % 10}" for label in labels] for _, labels in (source, target))
+    axes.scatter(flat[:split, 0], flat[:split, 1], marker="o", facecolors="none", edgecolors=hollow, **look)
+    axes.scatter(flat[split:, 0], flat[split:, 1], marker="x", c=filled, **look)
+    axes.scatter([], [], marker="o", facecolors="none", edgecolors="0.3", label="source")
+    axes.scatter([], [], marker="x", c="0.3", label="target")
+    axes.set(xticks=[], yticks=[], title="Features of the test sets, coloured by class (t-SNE)")
+    axes.legend(frameon=False)

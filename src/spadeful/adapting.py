@@ -1,0 +1,140 @@
+"""From a config to an adapted network in a folder: what `spadeful adapt` and `spadeful evaluate` do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from rich.console import Console
+from rich.table import Table
+
+from spadeful import figures
+from spadeful.adapt import states
+from spadeful.adapt.call import adapt, measure, predict
+from spadeful.adapt.config import METHODS, Config, read_config
+from spadeful.adapt.data import NAMES, Pair, source_and_target
+from spadeful.adapt.networks import Network, network_for
+from spadeful.adapt.train import Record
+from spadeful.files import replacing
+
+#: Points of each domain that the picture of the features shows.
+SHOWN = 500
+
+
+def build(config: Config, pair: Pair) -> Network:
+    torch.manual_seed(config.seed)
+    return network_for(pair.source.shape, len(pair.source.classes), config.bottleneck)
+
+
+def run(
+    config: Config,
+    folder: str | Path,
+    *,
+    data: str | Path | None = None,
+    resume: bool = False,
+    device: str = "cpu",
+    precision: str = "32-true",
+    progress: bool = False,
+) -> Record:
+    """Adapt as the config says; the folder gets the config, checkpoints, logs, pictures and the result."""
+    folder = Path(folder)
+    kept = folder / "config.json"
+    if kept.exists():
+        if not resume:
+            raise FileExistsError(f"{folder} holds a run. Pass --resume to go on with it, or choose another folder.")
+        if read_config(kept, {}) != config:
+            raise ValueError(
+                f"{folder} holds a run with other settings, in {kept}. Resume with those, or choose another."
+            )
+    pair = source_and_target(config.source, config.target, data)
+    network = build(config, pair)
+    fabric = Fabric(accelerator=device, devices=1 if device == "cpu" else "auto", precision=precision)  # type: ignore[arg-type]
+    if fabric.is_global_zero and not kept.exists():
+        with replacing(kept) as temporary:
+            temporary.write_text(config.to_json())
+    record = adapt(
+        network,
+        pair.source,
+        pair.target,
+        config.build_method(),
+        config.training(),
+        warmup=config.training(config.warmup) if config.warmup else None,
+        batch_size=config.batch_size,
+        test={"source": pair.source_test, "target": pair.target_test},
+        folder=folder,
+        resume=resume,
+        fabric=fabric,
+        progress=progress,
+    )
+    if fabric.is_global_zero:
+        result = {"best": record.best, "last": record.rows[-1]}
+        with replacing(folder / "result.json", force=True) as temporary:
+            temporary.write_text(json.dumps(result, indent=1) + "\n")
+        draw(network, pair, record, folder, fabric.device)
+    return record
+
+
+def draw(network: Network, pair: Pair, record: Record, folder: Path, device: Any) -> None:
+    """The learning curves, and the features of both domains in the plane."""
+    figure = figures.new_figure(12, 5)
+    left, right = figure.subplots(1, 2)
+    figures.draw_curves(left, record.rows)
+    shown = []
+    for domain in (pair.source_test, pair.target_test):
+        some = np.random.default_rng(0).permutation(len(domain))[:SHOWN]
+        features, _ = predict(network, domain.take(some), device)
+        labels = domain.y[some] if domain.y is not None else np.full(len(some), -1)
+        shown.append((features.numpy(), labels))
+    figures.draw_embedding(right, *shown)
+    figures.save(figure, folder / "run.png", force=True)
+
+
+def summary(record: Record, config: Config, folder: Path) -> Table:
+    table = Table("", "best", "last", title=f"{config.source} to {config.target}, {record.rows[-1]['phase']}")
+    for name in record.rows[-1]:
+        if name.endswith(("accuracy", "entropy")):
+            values = [row.get(name, float("nan")) for row in (record.best, record.rows[-1])]
+            table.add_row(name.replace("_", " "), *(f"{float(value):.2f}" for value in values))
+    table.caption = f"Best by the accuracy on the target's test labels. Written to {folder}"
+    return table
+
+
+def evaluate(folder: str | Path, data: str | Path | None = None, which: str = "best") -> Table:
+    """The accuracy of a run's checkpoint, all in all and class by class."""
+    folder = Path(folder)
+    config = read_config(folder / "config.json", {})
+    pair = source_and_target(config.source, config.target, data)
+    network = build(config, pair)
+    tensors, _ = states.read(folder / {"best": states.BEST, "last": states.LAST}[which])
+    states.unpack(tensors, {"network": network})
+    found = measure(network, {"source": pair.source_test, "target": pair.target_test})
+    table = Table("set", "accuracy, %", title=f"{folder}, {which} checkpoint")
+    for name in ("source", "target"):
+        if f"{name}_accuracy" in found:
+            table.add_row(name, f"{found[f'{name}_accuracy']:.2f}")
+    test = pair.target_test
+    if test.y is not None:
+        right = predict(network, test)[1].argmax(1).numpy() == test.y
+        for number, name in enumerate(test.classes):
+            if (test.y == number).any():
+                table.add_row(f"target, class {name}", f"{100 * right[test.y == number].mean():.2f}")
+    return table
+
+
+def listing() -> tuple[Table, Table]:
+    """The methods and the sets of data that there are."""
+    methods, sets = Table("method", "what it is"), Table("data")
+    for name, meaning in METHODS.items():
+        methods.add_row(name, meaning)
+    for name in NAMES:
+        sets.add_row(name)
+    return methods, sets
+
+
+def show(*tables: Table) -> None:
+    for table in tables:
+        Console().print(table)
