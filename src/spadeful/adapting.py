@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from spadeful.adapt.call import adapt, measure, predict
 from spadeful.adapt.config import METHODS, Config, read_config
 from spadeful.adapt.data import NAMES, Pair, source_and_target
 from spadeful.adapt.networks import Network, network_for
-from spadeful.adapt.train import Record
+from spadeful.adapt.train import Record, TrainingError
 from spadeful.files import replacing
 
 #: Points of each domain that the picture of the features shows.
@@ -52,30 +54,45 @@ def run(
             )
     pair = source_and_target(config.source, config.target, data)
     network = build(config, pair)
-    fabric = Fabric(accelerator=device, devices=1 if device == "cpu" else "auto", precision=precision)  # type: ignore[arg-type]
+    try:
+        fabric = Fabric(accelerator=device, devices=1 if device == "cpu" else "auto", precision=precision)  # type: ignore[arg-type]
+    except RuntimeError as error:
+        raise ValueError(f"device must be one that there is. Got {device!r} instead: {error}") from None
     if fabric.is_global_zero and not kept.exists():
         with replacing(kept) as temporary:
             temporary.write_text(config.to_json())
-    record = adapt(
-        network,
-        pair.source,
-        pair.target,
-        config.build_method(),
-        config.training(),
-        warmup=config.training(config.warmup) if config.warmup else None,
-        batch_size=config.batch_size,
-        test={"source": pair.source_test, "target": pair.target_test},
-        folder=folder,
-        resume=resume,
-        fabric=fabric,
-        progress=progress,
-    )
+    with kept_so_far(folder):
+        record = adapt(
+            network,
+            pair.source,
+            pair.target,
+            config.build_method(),
+            config.training(),
+            warmup=config.training(config.warmup) if config.warmup else None,
+            batch_size=config.batch_size,
+            test={"source": pair.source_test, "target": pair.target_test},
+            folder=folder,
+            resume=resume,
+            fabric=fabric,
+            progress=progress,
+        )
     if fabric.is_global_zero:
         result = {"best": record.best, "last": record.rows[-1]}
         with replacing(folder / "result.json", force=True) as temporary:
             temporary.write_text(json.dumps(result, indent=1) + "\n")
         draw(network, pair, record, folder, fabric.device)
     return record
+
+
+@contextmanager
+def kept_so_far(folder: Path) -> Iterator[None]:
+    """Say of a run that stops how it goes on."""
+    try:
+        yield
+    except TrainingError as error:
+        raise ValueError(str(error)) from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"Run the same command with --resume to go on from what {folder} holds.") from None
 
 
 def draw(network: Network, pair: Pair, record: Record, folder: Path, device: Any) -> None:

@@ -109,7 +109,8 @@ def adapt(
     first = stream.batch(0)
     if network is None:
         torch.manual_seed(training.seed)
-        network = network_for(tuple(first.source.shape[1:]), int(first.labels.max()) + 1)
+        classes = len(from_source.classes) if from_source is not None else int(first.labels.max()) + 1
+        network = network_for(tuple(first.source.shape[1:]), classes)
     if test is None:
         test = {name: d for name, d in (("source", from_source), ("target", to_target)) if d is not None}
     fabric = fabric or Fabric(accelerator="cpu", devices=1)

@@ -24,6 +24,14 @@ METHODS = {
     "ts-pot": "two-stage partial OT",
 }
 
+#: What a setting of a type may be given as.
+KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "float | None": (int, float, type(None)),
+}
+
 
 @dataclass(frozen=True)
 class Config:
@@ -61,11 +69,15 @@ class Config:
             raise ValueError(f"method must be one of {', '.join(METHODS)}. Got {self.method!r} instead.")
         for spec in dataclasses.fields(self):
             value = getattr(self, spec.name)
-            kinds: tuple[type, ...] = {"str": (str,), "int": (int,)}.get(str(spec.type), (int, float, type(None)))
+            kinds = KINDS[str(spec.type)]
             if isinstance(value, bool) or not isinstance(value, kinds):
                 raise TypeError(f"{spec.name} must be of the type {spec.type}. Got {value!r} instead.")
-        if self.n_batches < 1 or self.n_problems < 1 or self.batch_size < 2 or self.warmup < 0:
-            raise ValueError("n_batches and n_problems must be at least 1, batch_size 2, warmup 0.")
+        least = {"n_batches": 1, "n_problems": 1, "bottleneck": 1, "batch_size": 2, "warmup": 0, "seed": 0}
+        for name, bound in {**least, "mass_iterations": 0, "weight_decay": 0, "momentum": 0}.items():
+            if not getattr(self, name) >= bound:
+                raise ValueError(f"{name} must be at least {bound}. Got {getattr(self, name)!r} instead.")
+        if self.mass_from is not None:
+            Partial(self.mass_from)
         self.build_method()
         self.training()
 
@@ -117,6 +129,8 @@ def read_config(path: str | Path, changes: dict[str, Any]) -> Config:
             found = tomllib.loads(path.read_text())
         else:
             raise ValueError("TOML needs Python 3.11; write the settings as JSON")
+        if not isinstance(found, dict):
+            raise ValueError("it holds no settings by name")
     except (ValueError, OSError) as error:
         raise ValueError(f"{path} must be a config in TOML or JSON. It cannot be read: {error}") from None
     return make_config(found | changes, str(path))

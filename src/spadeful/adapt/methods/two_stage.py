@@ -63,10 +63,9 @@ class TwoStage:
             batches = [draw() for _ in range(self.n_batches)]
             partners, weights = self.align(network, batches, problem)
             targets = torch.cat([batch.target for batch in batches])
-            size = len(batches[0].source)
-            for number, batch in enumerate(batches):
-                rows = slice(number * size, (number + 1) * size)
-                loss = self.step(network, batch, targets, partners[rows], weights[rows])
+            sizes = [len(batch.source) for batch in batches]  # a loader's last one may be short
+            for batch, *pairs in zip(batches, torch.split(partners, sizes), torch.split(weights, sizes), strict=True):
+                loss = self.step(network, batch, targets, *pairs)
                 yield loss / (self.n_batches * self.n_problems)
 
     @torch.no_grad()
