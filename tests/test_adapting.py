@@ -1,8 +1,10 @@
 """The commands `spadeful adapt` and `spadeful evaluate`, the networks they train and the methods they train by."""
 
+import copy
 import csv
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -354,6 +356,9 @@ def test_a_tapped_model_gives_what_enters_the_layer_and_its_logits():
     features, logits = ad.Tapped(model, "classifier")(x)
     assert torch.equal(features, model.backbone(x).flatten(1))
     assert torch.equal(logits, model(x).logits)
+    assert not model.classifier._forward_pre_hooks
+    for copied in (copy.deepcopy, lambda network: pickle.loads(pickle.dumps(network))):
+        assert torch.equal(copied(ad.Tapped(model, "classifier"))(x)[0], features)
     with pytest.raises(RuntimeError, match=r"must run once in a forward pass\. It ran 2 times"):
         ad.Tapped(Vision(times=2), "classifier")(x)
 
@@ -454,3 +459,21 @@ def test_a_network_is_made_for_all_classes_though_a_batch_holds_few():
     source, target = domains(classes=12)
     record = ad.adapt(None, source, target, ad.SourceOnly(), ad.Training(8, evaluate_every=8), batch_size=3)
     assert np.isfinite(record.rows[-1]["loss"])
+
+
+def test_tensors_are_taken_as_arrays_are():
+    source, target = domains()
+    found = []
+    for kind in (np.array, lambda values: torch.tensor(np.array(values))):
+        data = (kind(source.x), kind(source.y)), kind(target.x)
+        record = ad.adapt(None, *data, ad.Transport(sp.Partial(0.8)), ad.Training(3), batch_size=10)
+        found.append(record.rows[-1]["loss"])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", [ad.Transport, ad.TwoStage])
+def test_methods_refuse_what_they_cannot_do(kind):
+    with pytest.raises(ValueError, match=r"schedule is of the mass of a Partial problem\. Got the problem Balanced"):
+        kind(sp.Balanced(), schedule=sp.Ramp(0.1, 0.9, 10))
+    with pytest.raises(ValueError, match=r"n_batches must be at least 1\. Got 0 instead"):
+        kind(sp.Partial(0.5), n_batches=0)

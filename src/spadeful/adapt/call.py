@@ -23,17 +23,16 @@ Data = Domain | tuple[Any, Any] | Iterable[Any]
 
 
 def as_domain(data: Any, name: str, classes: tuple[str, ...] = ()) -> Domain | None:
-    """Arrays as a set in memory; None for a loader."""
+    """Arrays or tensors as a set in memory; None for a loader."""
     if isinstance(data, Domain):
         return data
-    if isinstance(data, np.ndarray):
-        data = data, None
-    if not (isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray)):
+    parts = data if isinstance(data, tuple) else (data, None)
+    if len(parts) != 2 or not isinstance(parts[0], (np.ndarray, Tensor)):
         return None
-    x, y = data
+    x, y = np.asarray(parts[0]), None if parts[1] is None else np.asarray(parts[1])
     if y is not None and not classes:
         classes = tuple(map(str, range(int(np.max(y)) + 1)))
-    return Domain(x, None if y is None else np.asarray(y), name, classes)
+    return Domain(x, y, name, classes)
 
 
 @torch.no_grad()

@@ -30,17 +30,18 @@ class Tapped(nn.Module):
                 f"layer must name a layer of the model. Got {layer!r}; it has {', '.join(filter(None, names))}."
             )
         self.model, self.layer = model, layer
-        self._seen: list[Tensor] = []
-        names[layer].register_forward_pre_hook(lambda _, given: self._seen.append(given[0]))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        self._seen.clear()
-        logits: Any = self.model(x)
-        if len(self._seen) != 1:
-            raise RuntimeError(
-                f"The layer {self.layer!r} must run once in a forward pass. It ran {len(self._seen)} times."
-            )
-        return self._seen.pop().flatten(1), getattr(logits, "logits", logits)
+        seen: list[Tensor] = []
+        # For this pass only: the model stays as it was for whoever else calls or copies it.
+        hook = self.model.get_submodule(self.layer).register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        try:
+            logits: Any = self.model(x)
+        finally:
+            hook.remove()
+        if len(seen) != 1:
+            raise RuntimeError(f"The layer {self.layer!r} must run once in a forward pass. It ran {len(seen)} times.")
+        return seen[0].flatten(1), getattr(logits, "logits", logits)
 
 
 def block(inputs: int, outputs: int, kernel: int, padding: int, pool: bool = False) -> list[nn.Module]:

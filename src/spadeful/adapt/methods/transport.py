@@ -20,6 +20,14 @@ def letter(problem: Problem) -> str:
     return "UOT" if isinstance(problem, Unbalanced) else "POT" if isinstance(problem, Partial) else "OT"
 
 
+def check(problem: Problem, schedule: Callable[[int], float] | None, **counts: int) -> None:
+    if schedule is not None and not isinstance(problem, Partial):
+        raise ValueError(f"schedule is of the mass of a Partial problem. Got the problem {problem!r} instead.")
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1. Got {count!r} instead.")
+
+
 @dataclass(frozen=True)
 class Transport:
     r"""Cross-entropy on the source plus transport from source to target, over k mini-batches.
@@ -35,6 +43,9 @@ class Transport:
     n_batches: int = 1
     eta: float = 1.0
     schedule: Callable[[int], float] | None = None
+
+    def __post_init__(self) -> None:
+        check(self.problem, self.schedule, n_batches=self.n_batches)
 
     @property
     def name(self) -> str:

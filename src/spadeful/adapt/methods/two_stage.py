@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from spadeful.adapt.methods.base import Batch, Draw
-from spadeful.adapt.methods.transport import letter
+from spadeful.adapt.methods.transport import check, letter
 from spadeful.loss import JointCost
 from spadeful.problems import Partial, Problem
 from spadeful.solve import solve
@@ -41,6 +41,7 @@ class TwoStage:
     batch_norm: str = "frozen"
 
     def __post_init__(self) -> None:
+        check(self.problem, self.schedule, n_batches=self.n_batches, n_problems=self.n_problems)
         if self.batch_norm not in ("train", "frozen", "eval"):
             raise ValueError(f"batch_norm must be 'train', 'frozen' or 'eval'. Got {self.batch_norm!r} instead.")
 
