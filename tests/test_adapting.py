@@ -170,6 +170,19 @@ def test_evaluate_refuses_what_is_no_run(finished, monkeypatch, tmp_path):
     assert "must be a checkpoint" in one_line(CliRunner().invoke(app, ["evaluate", str(tmp_path)]))
 
 
+def test_without_labels_of_the_target_there_is_no_best(folder, monkeypatch):
+    undrawn(monkeypatch)
+    with np.load("features.npz") as arrays:
+        np.savez("unlabelled.npz", x=arrays["x"][30:])
+    said = done(*SHORT, "--source", "features.npz:a", "--target", "unlabelled.npz", "-o", "run").stdout
+    assert "no best checkpoint" in " ".join(said.split())
+    assert cells(said)["source accuracy"][0] == "-"
+    assert not (folder / "run" / states.BEST).exists()
+    assert "Pass --last" in one_line(CliRunner().invoke(app, ["evaluate", "run"]))
+    last = CliRunner().invoke(app, ["evaluate", "run", "--last"])
+    assert cells(last.stdout)["source"] == [cells(said)["source accuracy"][1]]
+
+
 def test_a_finished_run_is_resumed_to_the_same_run(finished, monkeypatch):
     monkeypatch.chdir(finished[0])
     undrawn(monkeypatch)

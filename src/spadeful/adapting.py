@@ -26,6 +26,8 @@ from spadeful.files import replacing
 #: Points of each domain that the picture of the features shows.
 SHOWN = 500
 
+NO_BEST = "There is no best checkpoint, as the target has no labels"
+
 
 def build(config: Config, pair: Pair) -> Network:
     torch.manual_seed(config.seed)
@@ -114,9 +116,10 @@ def summary(record: Record, config: Config, folder: Path) -> Table:
     table = Table("", "best", "last", title=f"{config.source} to {config.target}, {record.rows[-1]['phase']}")
     for name in record.rows[-1]:
         if name.endswith(("accuracy", "entropy")):
-            values = [row.get(name, float("nan")) for row in (record.best, record.rows[-1])]
-            table.add_row(name.replace("_", " "), *(f"{float(value):.2f}" for value in values))
-    table.caption = f"Best by the accuracy on the target's test labels. Written to {folder}"
+            shown = [f"{float(row[name]):.2f}" if name in row else "-" for row in (record.best, record.rows[-1])]
+            table.add_row(name.replace("_", " "), *shown)
+    how = "Best by the accuracy on the target's test labels" if record.best else NO_BEST
+    table.caption = f"{how}. Written to {folder}"
     return table
 
 
@@ -126,6 +129,8 @@ def evaluate(folder: str | Path, data: str | Path | None = None, which: str = "b
     config = read_config(folder / "config.json", {})
     pair = source_and_target(config.source, config.target, data)
     network = build(config, pair)
+    if which == "best" and pair.target_test.y is None:
+        raise ValueError(f"{NO_BEST}. Pass --last to test the last one.")
     tensors, _ = states.read(folder / {"best": states.BEST, "last": states.LAST}[which])
     states.unpack(tensors, {"network": network})
     found = measure(network, {"source": pair.source_test, "target": pair.target_test})
