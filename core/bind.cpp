@@ -431,7 +431,12 @@ std::size_t distances(const Array& x, const Array& y, const Which& rows, const W
     std::atomic<std::size_t> bad{k};
     share_out_quietly(k, threads, [&] {
         return [&, work = Distances()](std::size_t p, Watch&) mutable {
-            if (work.measure(from, rows.data() + p * m, m, to, columns.data() + p * n, n, kind, out.data() + p * m * n)) return;
+            const std::size_t then = p + threads;  // most likely this thread's next
+            const std::int64_t* next_rows = then < k ? rows.data() + then * m : nullptr;
+            const std::int64_t* next_columns = then < k ? columns.data() + then * n : nullptr;
+            if (work.measure(from, rows.data() + p * m, m, to, columns.data() + p * n, n, kind, out.data() + p * m * n,
+                             next_rows, next_columns))
+                return;
             std::size_t first = bad;
             while (p < first && !bad.compare_exchange_weak(first, p)) {}
         };

@@ -36,7 +36,8 @@ bool Distances::gather(const Points& points, const std::int64_t* which, std::siz
 }
 
 bool Distances::measure(const Points& x, const std::int64_t* rows, std::size_t m, const Points& y,
-                        const std::int64_t* columns, std::size_t n, Metric metric, double* cost) {
+                        const std::int64_t* columns, std::size_t n, Metric metric, double* cost,
+                        const std::int64_t* next_rows, const std::int64_t* next_columns) {
     const std::size_t d = x.dimension;
     const bool cosine = metric == Metric::cosine;
     bool good = gather(x, rows, m, cosine, x_, x_zero_);
@@ -55,9 +56,13 @@ bool Distances::measure(const Points& x, const std::int64_t* rows, std::size_t m
                 for (std::size_t t = 0; t < count; ++t) panel[t * panel_width + c] = point[t];
             }
         }
-        for (std::size_t i = 0; i < m; i += 2)
-            kernels().squared_distances(x_.data() + i * d + start, d, std::min<std::size_t>(2, m - i), panels_.data(),
-                                        cost + i * n, count, n);
+        for (std::size_t i = 0; i < m; i += 2) {
+            const std::size_t end = std::min(i + 2, m);
+            kernels().squared_distances(x_.data() + i * d + start, d, end - i, panels_.data(), cost + i * n, count, n);
+            if (!next_rows || start > 0) continue;
+            for (std::size_t r = i; r < end; ++r) x.fetch(next_rows[r]);
+            for (std::size_t c = i * n / m; c < end * n / m; ++c) y.fetch(next_columns[c]);
+        }
     }
     for (std::size_t i = 0; i < m; ++i) {
         double* row = cost + i * n;

@@ -46,9 +46,11 @@ private:
 
 class Distances {
 public:
-    // cost: m x n. False if a point that is used holds something not finite, or beyond 1e150.
+    // cost: m x n. False if a point that is used holds something not finite, or beyond 1e150. The points that are
+    // measured next, if they are known, come into the cache meanwhile.
     bool measure(const Points& x, const std::int64_t* rows, std::size_t m, const Points& y, const std::int64_t* columns,
-                 std::size_t n, Metric metric, double* cost);
+                 std::size_t n, Metric metric, double* cost, const std::int64_t* next_rows = nullptr,
+                 const std::int64_t* next_columns = nullptr);
 
 private:
     bool gather(const Points& points, const std::int64_t* which, std::size_t count, bool normalise,
