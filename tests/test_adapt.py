@@ -310,6 +310,14 @@ def test_loaders_and_whole_models_can_be_passed():
         ad.adapt(network, source, others, ad.SourceOnly(), ad.Training(1))
 
 
+def test_batches_and_shapes_that_do_not_fit_are_refused():
+    source, target = domains()
+    wide = ad.Domain(np.zeros((9, 3), np.float32), None, "wide", NAMES)
+    for to, size, message in ((target, 0, "batch_size must be"), (wide, 24, "must be points of one shape")):
+        with pytest.raises(ValueError, match=message):
+            ad.adapt(small(), source, to, ad.SourceOnly(), ad.Training(1), batch_size=size)
+
+
 def test_a_stream_of_loaders_goes_on_where_it_is_asked():
     batches = [(torch.full((2, 1), float(i)), torch.tensor([i, i])) for i in range(3)]
     stream = LoaderStream(batches, [b[0] for b in batches])

@@ -99,7 +99,13 @@ def adapt(
     from_source = as_domain(source, "source")
     to_target = as_domain(target, "target", from_source.classes if from_source else ())
     stream: Stream
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 2:
+        raise ValueError(f"batch_size must be a whole number of at least 2. Got {batch_size!r} instead.")
     if from_source is not None and to_target is not None:
+        if from_source.shape != to_target.shape:
+            raise ValueError(
+                f"Source and target must be points of one shape. Got {from_source.shape} and {to_target.shape} instead."
+            )
         stream = DomainStream(from_source, to_target, batch_size, training.seed)
     elif from_source is None and to_target is None:
         stream = LoaderStream(source, target)  # type: ignore[arg-type]
