@@ -12,7 +12,7 @@ import pytest
 
 import spadeful as sp
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 torch = pytest.importorskip("torch")
 pytest.importorskip("lightning_fabric")
 pytest.importorskip("sklearn")
@@ -24,15 +24,6 @@ from spadeful.adapt.methods.two_stage import quiet_batch_norm  # noqa: E402
 from spadeful.adapt.streams import DomainStream, LoaderStream  # noqa: E402
 
 NAMES = ("a", "b", "c")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """The networks are too small for two threads to be worth waking."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def domains(size=120, shift=2.0, seed=0):

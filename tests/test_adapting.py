@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import spadeful as sp
 from spadeful.cli import app
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 torch = pytest.importorskip("torch")
 pytest.importorskip("lightning_fabric")
 pytest.importorskip("sklearn")
@@ -32,15 +32,6 @@ DATA = ["--source", "features.npz:a", "--target", "features.npz:b"]
 SMALL = ["--batch-size", "12", "--set", "bottleneck=4", "--set", "lr=0.05"]
 SHORT = [*SMALL, "--iterations", "6", "--warmup", "4", "--set", "evaluate_every=2"]
 FILES = {"config.json", "last.safetensors", "best.safetensors", "log.csv", "log.json", "result.json", "run.png"}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """As many threads here as in processes of our own: the bits depend on it."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def write_features():

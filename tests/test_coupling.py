@@ -497,7 +497,7 @@ class TestTorchcfm:
         assert public <= set(dir(sp.CouplingSampler))
 
     def test_no_point_is_repeated_where_torchcfm_repeats(self, torch, cfm, batch):
-        """torchcfm's issue 142: it draws from the plan with replacement."""
+        """torchcfm #142: it draws from the plan with replacement."""
         x0, x1, _ = batch(64)
         theirs = cfm.conditional_flow_matching.OTPlanSampler("exact").sample_plan(x0, x1)
         ours = sp.CouplingSampler().sample_plan(x0, x1)

@@ -90,12 +90,9 @@ class TwoStage:
         # Batch norm needs two points to have a spread.
         if int(kept.sum()) < 2:
             return loss
-        device = batch.source.device
+        rows = kept.to(batch.source.device)
         target, target_logits = network(targets[partners[kept].to(targets.device)])
-        distances = (source[kept.to(device)].float() - target.float()).square().flatten(1).sum(1)
-        own = batch.labels[kept.to(device), None]
-        surprise = -target_logits.float().log_softmax(1).gather(1, own)[:, 0]
-        pairs = self.cost.alpha * distances + self.cost.lam * surprise
+        pairs = self.cost.of_pairs(source[rows], target, batch.labels[rows], target_logits)
         total: Tensor = loss + self.eta * (weights[kept].to(pairs) * pairs).sum() / len(weights)
         return total
 
