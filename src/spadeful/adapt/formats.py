@@ -56,7 +56,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
-    except (*DAMAGE, NotImplementedError) as error:
+    except (*DAMAGE, NotImplementedError) as error:  # the last is zipfile's, of a compression it does not know
         why = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{path} must be {what}. It cannot be read: {why.rstrip('.')}.") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,23 +98,20 @@ class TwoStage:
         return total
 
 
-class quiet_batch_norm:  # noqa: N801
+@contextmanager
+def quiet_batch_norm(network: nn.Module, how: str) -> Iterator[None]:
     """What a pass without gradients does to batch norm."""
-
-    def __init__(self, network: nn.Module, how: str) -> None:
-        self.network, self.how = network, how
-
-    def __enter__(self) -> None:
-        self.training = self.network.training
-        layers = [layer for layer in self.network.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
-        self.averages = [(layer, layer.track_running_stats) for layer in layers]
-        if self.how == "eval":
-            self.network.eval()
-        elif self.how == "frozen":
-            for layer in layers:
-                layer.track_running_stats = False
-
-    def __exit__(self, *_: object) -> None:
-        self.network.train(self.training)
-        for layer, tracked in self.averages:
-            layer.track_running_stats = tracked
+    training = network.training
+    layers = [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    tracked = [layer.track_running_stats for layer in layers]
+    if how == "eval":
+        network.eval()
+    elif how == "frozen":
+        for layer in layers:
+            layer.track_running_stats = False
+    try:
+        yield
+    finally:
+        network.train(training)
+        for layer, before in zip(layers, tracked, strict=True):
+            layer.track_running_stats = before
