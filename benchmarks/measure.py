@@ -11,6 +11,8 @@ import numpy as np
 
 #: A contestant runs for at least this long before the next has its turn, so that caches are warm for each.
 TURN = 0.005
+#: A lap is at least so many ticks of the clock, which some systems move by milliseconds at a time.
+TICKS = 20
 #: Best of at least so many, unless they take longer than PATIENCE seconds.
 RUNS = 3
 PATIENCE = 6.0
@@ -18,6 +20,16 @@ PATIENCE = 6.0
 #: What one thread takes. Unlike the time on the wall, it does not count when others use the processor.
 thread_clock = time.process_time
 wall_clock = time.perf_counter
+
+
+def tick(clock: Callable[[], float]) -> float:
+    """The step in which the clock moves, or what asking it takes if that is longer."""
+    start = clock()
+    while (edge := clock()) == start:
+        pass
+    while (now := clock()) == edge:
+        pass
+    return now - edge
 
 
 def race(
@@ -30,24 +42,36 @@ def race(
 
     `first` holds times that were already measured: a run of many seconds need not be repeated.
     """
-    times = {name: [first[name]] if first and name in first else [] for name in contestants}
+    shortest = TICKS * tick(clock)
+    known = {name: spent for name, spent in (first or {}).items() if spent >= shortest}
+    times = {name: [known[name]] if name in known else [] for name in contestants}
+    spent = {name: sum(already) for name, already in times.items()}
 
     def done(name: str) -> bool:
-        spent = sum(times[name])
-        return (spent >= seconds and len(times[name]) >= RUNS) or spent >= PATIENCE
+        return (spent[name] >= seconds and len(times[name]) >= RUNS) or spent[name] >= PATIENCE
+
+    def lap(run: Callable[[], object]) -> tuple[float, int]:
+        """A call, or as many as the clock can tell."""
+        start, calls, elapsed = clock(), 0, 0.0
+        while elapsed < shortest:
+            run()
+            calls += 1
+            elapsed = clock() - start
+        return elapsed, calls
 
     gc.collect()
     gc.disable()
     try:
         while waiting := [name for name in contestants if not done(name)]:
             for name in waiting:
-                end = clock() + TURN
-                while (start := clock()) < end:
-                    contestants[name]()
-                    times[name].append(clock() - start)
+                end = spent[name] + TURN
+                while spent[name] < end:
+                    elapsed, calls = lap(contestants[name])
+                    spent[name] += elapsed
+                    times[name].append(elapsed / calls)
     finally:
         gc.enable()
-    return {name: min(spent) for name, spent in times.items()}
+    return {name: min(each) for name, each in times.items()}
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:
