@@ -679,3 +679,28 @@ def test_bad_input(change, error, message):
         full = {name: value for name, value in good.items() if name != "n_batches"}
         with pytest.raises(error, match=message):
             sp.full_minibatch(**{**full, **change})
+
+
+def test_several_masses_share_the_batches_and_agree_with_one_at_a_time():
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(90, 3)), rng.normal(size=(70, 3)) + 0.5
+    masses = (0.31, 0.9, 1.0)
+    results = sp.minibatch_masses(x, y, masses, batch_size=(12, 15), n_batches=40, seed=3)
+    spread = sp.minibatch_masses(x, y, masses, batch_size=(12, 15), n_batches=40, seed=3, n_jobs=2)
+    for mass, result, other in zip(masses, results, spread, strict=True):
+        alone = sp.minibatch(x, y, sp.Partial(mass), (12, 15), 40, seed=3)
+        np.testing.assert_allclose(result.values, alone.values, rtol=1e-12)
+        np.testing.assert_allclose(result.plan.toarray(), alone.plan.toarray(), atol=1e-15)
+        assert result.settings == alone.settings
+        assert result.plan.data.tobytes() == other.plan.data.tobytes()
+        assert result.values.tobytes() == other.values.tobytes()
+
+
+def test_masses_that_cannot_be_are_refused():
+    x = np.zeros((4, 2))
+    with pytest.raises(ValueError, match="at least one"):
+        sp.minibatch_masses(x, x, [], 2, 3)
+    with pytest.raises(ValueError, match=r"must be in \(0, 1\]"):
+        sp.minibatch_masses(x, x, [0.5, 1.2], 2, 3)
+    with pytest.raises(ValueError, match=r"leave room for at most 0\.5"):
+        sp.minibatch_masses(x, x, [0.5, 0.7], 2, 3, cost=lambda a, b: np.array([[0.0, 1.0], [np.inf, np.inf]]))

@@ -19,7 +19,7 @@ from spadeful.aggregate import MiniBatchPlan
 from spadeful.coupling import CouplingSampler, couple
 from spadeful.entropic import NotConverged
 from spadeful.masspath import MassPath, mass_path
-from spadeful.minibatch import full_minibatch, minibatch
+from spadeful.minibatch import full_minibatch, minibatch, minibatch_masses
 from spadeful.plan import Plan
 from spadeful.problems import Balanced, Partial, Unbalanced
 from spadeful.solve import solve
@@ -48,6 +48,7 @@ __all__ = [
     "full_minibatch",
     "mass_path",
     "minibatch",
+    "minibatch_masses",
     "solve",
 ]
 

@@ -33,6 +33,14 @@ class Part(NamedTuple):
     cols: NDArray[Any]
     masses: Floats
 
+    def every(self, step: int, first: int) -> Part:
+        """Every so many of the plans, from one of the first on."""
+        if step == 1:
+            return self
+        plans = np.arange(len(self.sizes)) % step == first
+        entries = np.repeat(plans, self.sizes)
+        return Part(*(numbers[plans if at < 4 else entries] for at, numbers in enumerate(self)))
+
 
 class PlanSum:
     """Adds up plans in the order of their pairs, so that the sum does not depend on how they arrive."""

@@ -22,6 +22,8 @@ from spadeful.batches import Batches, Indices
 from spadeful.checkpoint import Checkpoint
 from spadeful.costs import Cost, batch_costs
 from spadeful.entropic import NotConverged
+from spadeful.masspath import PathPlans, solve_masses
+from spadeful.plan import Plan
 from spadeful.problems import Problem, Unbalanced
 from spadeful.progress import progress_bar
 from spadeful.solve import solve
@@ -37,13 +39,17 @@ READ = 1 << 26
 ATTEMPTS = 3
 
 
+#: Several masses of exact partial transport, all from the mass path of a pair.
+Masses = tuple[float, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """What solves pairs of batches, wherever it is sent; the points travel beside it."""
 
     batches_x: Batches
     batches_y: Batches
-    problem: Problem
+    problem: Problem | Masses
     cost: Cost
     tol: float
     max_iter: int
@@ -62,7 +68,7 @@ class Job:
         return max(8, min(1024, CHUNK // size))
 
     def run(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices) -> Part:
-        """Solve the pairs of batches i of x and j of y."""
+        """Solve the pairs of batches i of x and j of y; the plans of several masses follow each other."""
         step = self.chunk
         memory = np.empty((min(step, len(i)), self.batches_x.batch_size, self.batches_y.batch_size))
         parts = [self._solve(x, y, i[at : at + step], j[at : at + step], memory) for at in range(0, len(i), step)]
@@ -71,9 +77,14 @@ class Job:
     def _solve(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices, memory: Floats) -> Part:
         rows, cols = self.batches_x.draw(i), self.batches_y.draw(j)
         costs = batch_costs(x, y, rows, cols, self.cost, self.threads, memory[: len(i)])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotConverged)  # said once, of all of them
-            plan = solve(costs, self.problem, tol=self.tol, max_iter=self.max_iter, threads=self.threads)
+        plan: Plan | PathPlans
+        if isinstance(self.problem, tuple):
+            plan, each = solve_masses(costs, self.problem, self.threads), len(self.problem)
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NotConverged)  # said once, of all of them
+                plan = solve(costs, self.problem, tol=self.tol, max_iter=self.max_iter, threads=self.threads)
+            each = 1
         if self.keep_plan:
             which, row, col, masses = plan.triplets
         else:
@@ -83,9 +94,9 @@ class Job:
             plan.value,
             plan.objective,
             np.asarray(plan.converged),
-            np.bincount(which, minlength=len(i)),
-            rows[which, row].astype(narrow),
-            cols[which, col].astype(narrow),
+            np.bincount(which, minlength=each * len(i)),
+            rows[which // each, row].astype(narrow),
+            cols[which // each, col].astype(narrow),
             masses,
         )
 
@@ -123,7 +134,7 @@ class Engine(NamedTuple):
 
     x: NDArray[Any]
     y: NDArray[Any]
-    problem: Problem
+    problem: Problem | Masses
     cost: Cost
     batches: tuple[Batches, Batches]
     n_jobs: int | None
@@ -135,14 +146,20 @@ class Engine(NamedTuple):
 
     def run(self, i: Indices, j: Indices, weights: Floats, keep_plan: bool) -> MiniBatchPlan:
         """Solve the pairs of batches i of x and j of y, and add their plans up with these weights."""
+        (result,) = self.run_masses(i, j, weights, keep_plan)
+        return result
+
+    def run_masses(self, i: Indices, j: Indices, weights: Floats, keep_plan: bool) -> list[MiniBatchPlan]:
+        """The same for each of several masses, if the problem is that."""
         jobs = effective_jobs(self.n_jobs)
         threads = all_cores() if jobs == 1 else 1
         m, n = (batches.batch_size for batches in self.batches)
         job = Job(*self.batches, self.problem, self.cost, self.tol, self.max_iter, threads, keep_plan)
-        dense = self.problem.reg > 0 or (isinstance(self.problem, Unbalanced) and self.problem.divergence == "kl")
-        total = PlanSum((len(self.x), len(self.y)), m * n if dense else m + n)
+        several = self.problem if isinstance(self.problem, tuple) else ()
+        each = len(several) or 1
+        totals = [PlanSum((len(self.x), len(self.y)), m * n if self.dense else (m + n) * each) for _ in range(each)]
         step = job.chunk * CHUNKS_PER_TASK
-        folds = [*range(0, len(i), total.fold), len(i)]
+        folds = [*range(0, len(i), totals[0].fold), len(i)]
         tasks = [slice(at, min(at + step, end)) for start, end in pairwise(folds) for at in range(start, end, step)]
         store = None
         if self.checkpoint is not None:
@@ -164,7 +181,8 @@ class Engine(NamedTuple):
                     part = next(results)
                     if store:
                         store.save(t, part._asdict())
-                total.add(part, flat[task])
+                for first, total in enumerate(totals):
+                    total.add(part.every(each, first), flat[task])
                 kept.append(part[:3])
                 advance(task.stop - task.start)
         values, objectives, converged = map(np.concatenate, zip(*kept, strict=True))
@@ -173,10 +191,22 @@ class Engine(NamedTuple):
                 f"{int((~converged).sum())} of {len(i)} pairs of batches did not reach the marginal error {self.tol:g} "
                 f"within {self.max_iter} sweeps. Raise max_iter, tol or reg.",
                 NotConverged,
-                stacklevel=3,
+                stacklevel=4,
             )
-        shape = weights.shape
-        return MiniBatchPlan(total.finish(), values.reshape(shape), objectives.reshape(shape), weights, self.settings)
+        settings = [self.settings | {"mass": mass} for mass in several] or [self.settings]
+        shape = (*weights.shape, each)
+        values, objectives = values.reshape(shape), objectives.reshape(shape)
+        return [
+            MiniBatchPlan(total.finish(), values[..., at], objectives[..., at], weights, its)
+            for at, (total, its) in enumerate(zip(totals, settings, strict=True))
+        ]
+
+    @property
+    def dense(self) -> bool:
+        """Whether plans have all entries."""
+        if isinstance(self.problem, tuple):
+            return False
+        return self.problem.reg > 0 or (isinstance(self.problem, Unbalanced) and self.problem.divergence == "kl")
 
 
 def run_job(job: Job, x: NDArray[Any] | Mapped, y: NDArray[Any] | Mapped, pairs: tuple[Indices, Indices]) -> Part:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from spadeful.batches import Subsets, sampled
 from spadeful.costs import Cost, check_cost, read_points
 from spadeful.engine import Engine
 from spadeful.entropic import NotConverged
-from spadeful.problems import Balanced, Partial, Problem, Unbalanced
+from spadeful.problems import Balanced, Partial, Problem, Unbalanced, check_mass
 from spadeful.solve import solve
 
 #: Pairs of batches beyond which all of them are not enumerated.
@@ -127,6 +128,46 @@ def minibatch(
             warnings.simplefilter("ignore", NotConverged)  # said before
             plan = engine.run(i[used], j[used], weights.ravel()[used], keep_plan).plan
     return MiniBatchPlan(plan, costs.values, costs.objectives, weights, settings)
+
+
+def minibatch_masses(
+    x: Any,
+    y: Any,
+    masses: Sequence[float],
+    batch_size: int | tuple[int, int],
+    n_batches: int,
+    *,
+    cost: Cost = "sqeuclidean",
+    replace: bool = False,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    progress: bool = False,
+) -> list[MiniBatchPlan]:
+    """m-POT of several masses over the same batches, a result for each: one mass path of a pair gives them all.
+
+    The values are those of `minibatch` with `Partial(mass)`; where several plans are optimal, the plan may be another.
+
+    >>> import numpy as np, spadeful as sp
+    >>> x, y = np.random.default_rng(0).normal(size=(2, 300, 2))
+    >>> [round(result.mass, 9) for result in sp.minibatch_masses(x, y, [0.7, 1.0], batch_size=20, n_batches=50)]
+    [0.7, 1.0]
+    """
+    x, y = read_both(x, y)
+    check_cost(cost)
+    wanted = tuple(check_mass(mass, "minibatch_masses") for mass in masses)
+    if not wanted:
+        raise ValueError("masses must hold at least one number in (0, 1]. Got none.")
+    k, sizes = check_count(n_batches, "n_batches"), check_sizes(batch_size)
+    seed = check_count(seed, "seed", least=0)
+    of_x, of_y = (
+        sampled(len(points), size, k, bool(replace), seed, side, None, "xy"[side])
+        for side, (points, size) in enumerate(zip((x, y), sizes, strict=True))
+    )
+    settings = describe(Partial(wanted[0]), cost, sizes, pairing="paired")
+    settings |= {"n_batches": k, "seed": seed, "replace": bool(replace), "labels": False}
+    engine = Engine(x, y, wanted, cost, (of_x, of_y), n_jobs, 0.0, 0, None, progress, settings)
+    numbers = np.arange(k)
+    return engine.run_masses(numbers, numbers, np.full(k, 1 / k), keep_plan=True)
 
 
 def full_minibatch(
