@@ -354,7 +354,7 @@ def test_a_config_makes_the_method_it_names(tmp_path):
     method = config.build_method()
     assert method.name == "m-POT"
     assert method.schedule(5) == pytest.approx(0.45)
-    assert make_config(base | {"method": "m-uot"}).problem == sp.Unbalanced(1.0, 0.1)
+    assert make_config(base | {"method": "m-uot"}).build_method().problem == sp.Unbalanced(1.0, 0.1)
     assert make_config(base | {"method": "ts-ot"}).build_method().name == "TS-OT"
     path = tmp_path / "run.json"
     path.write_text(config.to_json())

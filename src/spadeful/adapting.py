@@ -43,8 +43,9 @@ def run(
     device: str = "cpu",
     precision: str = "32-true",
     progress: bool = False,
+    picture: bool = True,
 ) -> Record:
-    """Adapt as the config says; the folder gets the config, checkpoints, logs, pictures and the result."""
+    """Adapt as the config says; the folder gets the config, checkpoints, logs, the result and a picture."""
     folder = Path(folder)
     kept = folder / "config.json"
     if kept.exists():
@@ -82,7 +83,8 @@ def run(
         result = {"best": record.best, "last": record.rows[-1]}
         with replacing(folder / "result.json", force=True) as temporary:
             temporary.write_text(json.dumps(result, indent=1) + "\n")
-        draw(network, pair, record, folder, fabric.device)
+        if picture:
+            draw(network, pair, record, folder, fabric.device)
     return record
 
 
@@ -150,8 +152,8 @@ def evaluate(folder: str | Path, data: str | Path | None = None, which: str = "b
 def listing() -> tuple[Table, Table]:
     """The methods and the sets of data that there are."""
     methods, sets = Table("method", "what it is"), Table("data")
-    for name, meaning in METHODS.items():
-        methods.add_row(name, meaning)
+    for name, method in METHODS.items():
+        methods.add_row(name, method.meaning)
     for name in NAMES:
         sets.add_row(name)
     return methods, sets

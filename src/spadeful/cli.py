@@ -387,3 +387,25 @@ def evaluate(
         from spadeful import adapting
 
         adapting.show(adapting.evaluate(folder, data, "last" if last else "best"))
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[Path, typer.Argument(help="A file of reproduce/, such as reproduce/digits.toml.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .json file for the results.")],
+    runs: Annotated[Path, typer.Option(help="The folder for the runs; one that was interrupted is gone on with.")],
+    full: Annotated[bool, typer.Option("--full", help="At the length of the paper, not at that for a CPU.")] = False,
+    n_jobs: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
+    data: Annotated[Path | None, typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the results if they exist.")] = False,
+) -> None:
+    """Run an experiment of the paper: every method, task and seed that its file names."""
+    with refusals():
+        from spadeful import adapting, reproducing
+        from spadeful.files import check_free
+
+        check_free(output, force)
+        chosen = reproducing.read_experiment(experiment, short=not full)
+        results = reproducing.reproduce(chosen, runs, data=data, n_jobs=n_jobs, progress=True)
+        reproducing.write(results, output, force)
+        adapting.show(reproducing.summary(results))

@@ -5,24 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from spadeful.adapt.methods import Method, SourceOnly, Transport, TwoStage
 from spadeful.adapt.train import Training
 from spadeful.loss import JointCost, Ramp
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced
-
-METHODS = {
-    "source-only": "no adaptation",
-    "m-ot": "mini-batch OT (DeepJDOT)",
-    "m-uot": "mini-batch unbalanced OT (JUMBOT)",
-    "m-pot": "mini-batch partial OT",
-    "ts-ot": "two-stage OT",
-    "ts-uot": "two-stage unbalanced OT",
-    "ts-pot": "two-stage partial OT",
-}
 
 #: What a setting of a type may be given as.
 KINDS: dict[str, tuple[type, ...]] = {
@@ -81,24 +72,8 @@ class Config:
         self.build_method()
         self.training()
 
-    @property
-    def problem(self) -> Problem:
-        kind = self.method.split("-")[-1]
-        if kind == "uot":
-            return Unbalanced(self.tau, 0.1 if self.reg is None else self.reg)
-        return Partial(self.mass, self.reg or 0.0) if kind == "pot" else Balanced(self.reg or 0.0)
-
     def build_method(self) -> Method:
-        if self.method == "source-only":
-            return SourceOnly()
-        problem = self.problem
-        schedule = None
-        if self.mass_from is not None and isinstance(problem, Partial):
-            schedule = Ramp(self.mass_from, self.mass, self.mass_iterations)
-        cost = JointCost(self.alpha, self.lam)
-        if self.method.startswith("ts-"):
-            return TwoStage(problem, cost, self.n_batches, self.n_problems, self.eta, schedule, self.batch_norm)
-        return Transport(problem, cost, self.n_batches, self.eta, schedule)
+        return METHODS[self.method].build(self)
 
     def training(self, iterations: int | None = None) -> Training:
         return Training(
@@ -117,8 +92,49 @@ class Config:
         return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
 
 
-def read_config(path: str | Path, changes: dict[str, Any]) -> Config:
-    """A config file, TOML or the JSON of an earlier run, with some settings changed."""
+def problem_of(config: Config) -> Problem:
+    kind = config.method.split("-")[-1]
+    if kind == "uot":
+        return Unbalanced(config.tau, 0.1 if config.reg is None else config.reg)
+    return Partial(config.mass, config.reg or 0.0) if kind == "pot" else Balanced(config.reg or 0.0)
+
+
+def schedule_of(config: Config) -> Ramp | None:
+    if config.mass_from is None or not config.method.endswith("-pot"):
+        return None
+    return Ramp(config.mass_from, config.mass, config.mass_iterations)
+
+
+def transport(config: Config) -> Method:
+    cost = JointCost(config.alpha, config.lam)
+    return Transport(problem_of(config), cost, config.n_batches, config.eta, schedule_of(config))
+
+
+def two_stage(config: Config) -> Method:
+    cost, counts = JointCost(config.alpha, config.lam), (config.n_batches, config.n_problems)
+    return TwoStage(problem_of(config), cost, *counts, config.eta, schedule_of(config), config.batch_norm)
+
+
+class Known(NamedTuple):
+    """A method that a config can name."""
+
+    meaning: str
+    build: Callable[[Config], Method]
+
+
+METHODS = {
+    "source-only": Known("no adaptation", lambda config: SourceOnly()),
+    "m-ot": Known("mini-batch OT (DeepJDOT)", transport),
+    "m-uot": Known("mini-batch unbalanced OT (JUMBOT)", transport),
+    "m-pot": Known("mini-batch partial OT", transport),
+    "ts-ot": Known("two-stage OT", two_stage),
+    "ts-uot": Known("two-stage unbalanced OT", two_stage),
+    "ts-pot": Known("two-stage partial OT", two_stage),
+}
+
+
+def read_settings(path: str | Path) -> dict[str, Any]:
+    """Settings by name from a file of TOML or JSON."""
     path = Path(path)
     try:
         if path.suffix == ".json":
@@ -132,8 +148,13 @@ def read_config(path: str | Path, changes: dict[str, Any]) -> Config:
         if not isinstance(found, dict):
             raise ValueError("it holds no settings by name")
     except (ValueError, OSError) as error:
-        raise ValueError(f"{path} must be a config in TOML or JSON. It cannot be read: {error}") from None
-    return make_config(found | changes, str(path))
+        raise ValueError(f"{path} must be settings in TOML or JSON. It cannot be read: {error}") from None
+    return found
+
+
+def read_config(path: str | Path, changes: dict[str, Any]) -> Config:
+    """A config file, TOML or the JSON of an earlier run, with some settings changed."""
+    return make_config(read_settings(path) | changes, str(path))
 
 
 def make_config(settings: dict[str, Any], where: str = "the settings") -> Config:

@@ -142,6 +142,8 @@ class Run:
     def go(self, number: int, phase: Phase, first: int) -> None:
         """One phase, from its iteration `first`."""
         method, training = phase.method, phase.training
+        if not first:
+            self.record.best = {}  # the best of a run is of its last phase
         if self.saved is None:
             torch.manual_seed(training.seed + number)
         own = method.modules(*self.sizes)

@@ -1,0 +1,200 @@
+"""Experiments: many runs of `spadeful adapt` described by one file, their results gathered in another.
+
+A file of TOML holds
+
+- `title`, and `note`, what the reader should know;
+- `[settings]`, those of every run, at the length of the paper;
+- `[[runs]]`, each a grid: lists of values by the name of the setting, of which all combinations are run. A value that
+  has a table of its own, `[task.usps-mnist]` for the value "usps-mnist" of `task`, stands for the settings there;
+- `[short]`, settings that win over all others in the runs for a processor without a GPU; `[[short.runs]]`, grids
+  in place of the long ones;
+- `[paper]`, the figures of the paper by the names of the runs without their seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from joblib import Parallel, delayed
+from rich.table import Table
+
+from spadeful.adapt import states
+from spadeful.adapt.config import Config, make_config, read_config, read_settings
+from spadeful.adapting import run as adapt
+from spadeful.files import replacing
+from spadeful.progress import progress_bar
+
+PARTS = {"title", "note", "settings", "runs", "short", "paper"}
+#: A run, its folder, and the folder of its warm-up.
+Wanted = tuple[Config, Path, Path | None]
+FIELDS = {spec.name for spec in dataclasses.fields(Config)}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What an experiment's file says."""
+
+    name: str
+    title: str
+    note: str
+    runs: dict[str, Config]
+    paper: dict[str, float]
+    is_short: bool
+
+
+def read_experiment(path: str | Path, short: bool = True) -> Experiment:
+    """The runs of a file by name: the short ones, or those of the paper's length."""
+    path = Path(path)
+    found = read_settings(path)
+    if not {"title", "settings", "runs"} <= found.keys():
+        raise ValueError(f"{path} must hold title, settings and runs. It holds {', '.join(found) or 'nothing'}.")
+    axes = {axis for part in (found, found.get("short", {})) for grid in part.get("runs", []) for axis in grid}
+    strange = sorted(found.keys() - PARTS - axes)
+    if strange:
+        raise ValueError(
+            f"{path} must hold {', '.join(sorted(PARTS))} and tables of values. Got {', '.join(strange)} too."
+        )
+    changes = dict(found.get("short", {})) if short else {}
+    grids = changes.pop("runs", found["runs"])
+    runs: dict[str, Config] = {}
+    for grid in grids:
+        for point in product(*grid.values()):
+            chosen = dict(zip(grid, point, strict=True))
+            settings = dict(found["settings"])
+            for axis, value in chosen.items():
+                settings |= {axis: value} if axis in FIELDS else {}
+                settings |= found.get(axis, {}).get(value, {}) if isinstance(value, str) else {}
+            runs[name_of(chosen)] = make_config(settings | changes, str(path))
+    return Experiment(path.stem, found["title"], found.get("note", ""), runs, found.get("paper", {}), short)
+
+
+def name_of(chosen: dict[str, Any]) -> str:
+    return ",".join(str(value) if isinstance(value, str) else f"{axis}={value}" for axis, value in chosen.items())
+
+
+def warm_up_of(config: Config) -> Config | None:
+    """The run that is the warm-up of a run and nothing else."""
+    if not config.warmup:
+        return None
+    defaults = {spec.name: spec.default for spec in dataclasses.fields(Config)}
+    transport = ("mass", "mass_from", "mass_iterations", "tau", "reg", "alpha", "lam", "eta", "n_batches", "n_problems")
+    plain: dict[str, Any] = {name: defaults[name] for name in (*transport, "batch_norm")}
+    return dataclasses.replace(config, method="source-only", iterations=config.warmup, warmup=0, **plain)
+
+
+def reproduce(
+    experiment: Experiment,
+    folder: str | Path,
+    *,
+    data: str | Path | None = None,
+    n_jobs: int = 1,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Do the runs that are not done yet, each in a folder of its own, and gather the results of all.
+
+    Runs that begin alike share their warm-up; the weights are those that each would have come to alone.
+    """
+    folder = Path(folder)
+    first: list[Wanted] = []
+    then: list[Wanted] = []
+    for name, config in experiment.runs.items():
+        warm_up = warm_up_of(config)
+        place = folder / "warm-ups" / digest(warm_up) if warm_up else None
+        if warm_up and place:
+            first.append((warm_up, place, None))
+        then.append((config, folder / name, place))
+    stages = [list(dict.fromkeys(first)), then]
+    with progress_bar("runs", sum(map(len, stages)), progress) as advance:
+        for stage in stages:
+            waiting = [each for each in stage if not is_done(each[0], each[1])]
+            advance(len(stage) - len(waiting))
+            calls = (delayed(one_run)(*each, data, n_jobs) for each in waiting)
+            for _ in Parallel(n_jobs, return_as="generator_unordered")(calls):
+                advance(1)
+    return gather(experiment, folder)
+
+
+def digest(config: Config) -> str:
+    return sha256(config.to_json().encode()).hexdigest()[:12]
+
+
+def is_done(config: Config, folder: Path) -> bool:
+    if not (folder / "result.json").exists():
+        return False
+    if read_config(folder / "config.json", {}) != config:
+        raise ValueError(f"{folder} holds a run with other settings than the experiment. Choose another folder.")
+    return True
+
+
+def one_run(config: Config, folder: Path, warm_up: Path | None, data: str | Path | None, n_jobs: int) -> None:
+    import torch
+
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // n_jobs))
+    if warm_up is not None and not (folder / states.LAST).exists():
+        # As if the run had been interrupted after its warm-up: it goes on from there.
+        with replacing(folder / "config.json", force=True) as temporary:
+            temporary.write_text(config.to_json())
+        states.copy(warm_up / states.LAST, folder / states.LAST)
+    adapt(config, folder, data=data, resume=True, picture=False)
+
+
+def gather(experiment: Experiment, folder: Path) -> dict[str, Any]:
+    """The results of the runs that are done."""
+    packages = ("spadeful", "numpy", "torch")
+    runs = []
+    for name, config in experiment.runs.items():
+        place = folder / name
+        if is_done(config, place):
+            rows = json.loads((place / "log.json").read_text())["rows"]
+            found = json.loads((place / "result.json").read_text())
+            runs.append({"name": name, "config": dataclasses.asdict(config), **found, "rows": rows})
+    return {
+        "title": experiment.title,
+        "note": experiment.note,
+        "short": experiment.is_short,
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "missing": len(experiment.runs) - len(runs),
+        "paper": experiment.paper,
+        "runs": runs,
+    }
+
+
+def write(results: dict[str, Any], path: str | Path, force: bool = False) -> None:
+    with replacing(path, force) as temporary:
+        temporary.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def summary(results: dict[str, Any]) -> Table:
+    """The accuracy on the target over the seeds: of the best checkpoint, as the paper reports it, and of the last."""
+    table = Table("run", "seeds", "best", "last", "paper", title=results["title"], title_justify="left")
+    for name, runs in over_seeds(results):
+        shown = [spread([float(run[which]["target_accuracy"]) for run in runs]) for which in ("best", "last")]
+        paper = results["paper"].get(name)
+        table.add_row(name, str(len(runs)), *shown, "" if paper is None else f"{paper:.2f}")
+    if results["missing"]:
+        table.caption = f"Not done yet: {results['missing']} runs."
+    return table
+
+
+def over_seeds(results: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The runs that differ in their seed alone, by name."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for run in results["runs"]:
+        parts = [part for part in run["name"].split(",") if not part.startswith("seed=")]
+        groups.setdefault(",".join(parts), []).append(run)
+    yield from groups.items()
+
+
+def spread(values: list[float]) -> str:
+    return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")

@@ -1,0 +1,153 @@
+"""Experiments: the runs that a file names, done once each, and what they came to."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from spadeful.cli import app
+
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
+pytest.importorskip("torch")
+pytest.importorskip("lightning_fabric")
+
+from spadeful.adapt import states  # noqa: E402
+from spadeful.adapting import run  # noqa: E402
+from spadeful.reproducing import read_experiment, reproduce, summary  # noqa: E402
+
+EXPERIMENTS = sorted((Path(__file__).parents[1] / "reproduce").glob("*.toml"))
+
+SMALL = """
+title = "Three classes in the plane"
+
+[settings]
+batch_size = 12
+bottleneck = 4
+lr = 0.05
+warmup = 4
+iterations = 400
+evaluate_every = 2
+
+[task.there]
+source = "features.npz:a"
+target = "features.npz:b"
+mass = 0.7
+
+[task.back]
+source = "features.npz:b"
+target = "features.npz:a"
+
+[[runs]]
+task = ["there", "back"]
+method = ["m-pot", "m-ot"]
+seed = [0, 1]
+
+[short]
+iterations = 4
+
+[[short.runs]]
+task = ["there"]
+method = ["m-pot", "m-ot"]
+seed = [0, 1]
+
+[paper]
+"there,m-pot" = 99.5
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y, domain = np.tile(np.arange(30) % 3, 2), np.repeat([0, 1], 30)
+    x = np.array([[0, 0], [6, 0], [0, 6]])[y] + rng.normal(size=(60, 2)) + 2 * domain[:, None]
+    np.savez("features.npz", x=x.astype(np.float32), y=y, domain=domain, domain_names=np.array(["a", "b"]))
+    (tmp_path / "small.toml").write_text(SMALL)
+    return tmp_path
+
+
+@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_files_of_experiments_make_configs(path, short):
+    experiment = read_experiment(path, short)
+    assert experiment.runs
+    names = {",".join(part for part in name.split(",") if not part.startswith("seed=")) for name in experiment.runs}
+    assert experiment.paper.keys() <= names or short
+    assert {config.method for config in experiment.runs.values()} != {"source-only"}
+
+
+def test_a_grid_is_all_combinations_and_short_settings_win(folder):
+    full, short = (read_experiment("small.toml", short) for short in (False, True))
+    assert len(full.runs) == 8
+    assert list(short.runs) == [f"there,{method},seed={seed}" for method in ("m-pot", "m-ot") for seed in (0, 1)]
+    assert full.runs["there,m-pot,seed=1"].iterations == 400
+    chosen = short.runs["there,m-pot,seed=1"]
+    assert (chosen.iterations, chosen.mass, chosen.seed, chosen.method) == (4, 0.7, 1, "m-pot")
+
+
+def test_a_shared_warm_up_leads_to_the_weights_of_a_run_alone(folder):
+    experiment = read_experiment("small.toml")
+    results = reproduce(experiment, "runs")
+    assert len(list(Path("runs/warm-ups").iterdir())) == 2  # one a seed
+    assert [each["name"] for each in results["runs"]] == list(experiment.runs)
+    name, config = list(experiment.runs.items())[1]
+    record = run(config, "alone", picture=False)
+    together, alone = (states.read(Path(place, states.LAST))[0] for place in (f"runs/{name}", "alone"))
+    assert together.keys() == alone.keys()
+    assert all((together[key] == alone[key]).all() for key in alone)
+    best = results["runs"][1]["best"]
+    assert best["target_accuracy"] == record.best["target_accuracy"]
+    assert best["phase"] == "m-POT"  # not the warm-up
+
+
+def test_the_command_goes_on_and_gathers(folder):
+    command = ["reproduce", "small.toml", "-o", "results.json", "--runs", "runs"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    first = json.loads(Path("results.json").read_text())
+    assert first["missing"] == 0
+    assert len(first["runs"]) == 4
+    assert "99.50" in done.output
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code == 2
+    Path("runs/there,m-ot,seed=1/result.json").unlink()
+    again = CliRunner().invoke(app, [*command, "--force"])
+    assert again.exit_code == 0, again.output
+    second = json.loads(Path("results.json").read_text())
+    for one, other in zip(first["runs"], second["runs"], strict=True):
+        assert one["best"] | {"seconds": 0} == other["best"] | {"seconds": 0}
+
+
+def test_runs_that_are_not_done_are_said_to_be_missing(folder):
+    experiment = read_experiment("small.toml")
+    reproduce(experiment, "runs")
+    Path("runs/there,m-ot,seed=1/result.json").unlink()
+    from spadeful.reproducing import gather
+
+    results = gather(experiment, Path("runs"))
+    assert results["missing"] == 1
+    assert "1 runs" in str(summary(results).caption)
+
+
+def test_other_settings_in_the_folder_are_refused(folder):
+    reproduce(read_experiment("small.toml"), "runs")
+    Path("small.toml").write_text(SMALL.replace("iterations = 4\n", "iterations = 6\n"))
+    with pytest.raises(ValueError, match="other settings"):
+        reproduce(read_experiment("small.toml"), "runs")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("title = 'x'", "must hold title, settings and runs"),
+        (SMALL.replace("lr = 0.05", "lr = -1"), "lr and head_lr must be above 0"),
+        (SMALL.replace("lr = 0.05", "speed = 1"), "Got speed too"),
+        (SMALL + "\n[shrt]\niterations = 2", "shrt"),
+    ],
+)
+def test_files_that_make_no_sense_are_refused(folder, text, message):
+    Path("small.toml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_experiment("small.toml")
