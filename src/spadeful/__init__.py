@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from spadeful.aggregate import MiniBatchPlan
 from spadeful.coupling import CouplingSampler, couple
 from spadeful.entropic import NotConverged
+from spadeful.flow import Flow, gradient_flow
 from spadeful.masspath import MassPath, mass_path
 from spadeful.minibatch import full_minibatch, minibatch, minibatch_masses
 from spadeful.plan import Plan
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Balanced",
     "CouplingSampler",
+    "Flow",
     "JointCost",
     "MassPath",
     "MiniBatchLoss",
@@ -46,6 +48,7 @@ __all__ = [
     "count_mappings",
     "couple",
     "full_minibatch",
+    "gradient_flow",
     "mass_path",
     "minibatch",
     "minibatch_masses",

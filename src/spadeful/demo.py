@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -15,9 +15,7 @@ from spadeful import figures
 from spadeful.arrays import Floats
 from spadeful.files import check_free
 from spadeful.masspath import MassPath, mass_path
-from spadeful.plan import Plan
-from spadeful.problems import Partial
-from spadeful.solve import solve
+from spadeful.simulations.example import Example, example_one
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,22 +24,6 @@ if TYPE_CHECKING:
 def squared_distances(x: Floats, y: Floats) -> Floats:
     distances: Floats = ((x[:, None] - y) ** 2).sum(-1)
     return distances
-
-
-class Example(NamedTuple):
-    points: figures.Clouds
-    batch: figures.Batch
-    plans: dict[str, Plan]
-
-
-def example_one() -> Example:
-    """Example 1 of the paper: 5 + 5 points whose full plan is the identity, and unlucky batches of them."""
-    heights = np.arange(1.0, 6.0)
-    x, y = (np.column_stack([np.full(5, side), heights]) for side in (0.0, 1.0))
-    batch = np.arange(3), np.arange(2, 5)
-    cost = squared_distances(x[batch[0]], y[batch[1]])
-    plans = {name: solve(cost, Partial(s)) for name, s in (("1/3", 1 / 3), ("2/3", 2 / 3), ("1", 1.0))}
-    return Example((x, y), batch, plans)
 
 
 def two_clouds(n: int = 1000, outliers: float = 0.1, seed: int = 0) -> tuple[Floats, Floats]:

@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 Clouds = tuple[Floats, Floats]
 Batch = tuple[Indices, Indices]
 
-SOURCE, TARGET, RIGHT, WRONG = "#2a9d4b", "#2f6fdf", "#222222", "#d62839"
+#: From the palette of Okabe and Ito, which the colour-blind can tell apart; RIGHT and WRONG differ in print as well.
+SOURCE, TARGET, RIGHT, WRONG = "#009e73", "#0072b2", "#000000", "#d55e00"
 
+#: Mappings of less mass are drawn dashed; what is below NOTHING is not drawn.
+SMALL, NOTHING = 0.01, 1e-7
 #: Points of each side, and pairs of the plan, that a picture of large clouds shows.
 MOST_POINTS, MOST_LINES = 1500, 250
 
@@ -45,20 +48,59 @@ def save(figure: Figure, path: str | Path, force: bool = False) -> Path:
 
 
 def draw_batch_plan(axes: Axes, points: Clouds, batch: Batch, plan: Plan) -> None:
-    """Two clouds whose full plan is the identity, and the plan of one pair of batches as arrows.
+    """Two clouds whose full plan is the identity, and the plan of one pair of batches as arrows with their masses.
 
-    Arrows are black where the full plan has them too, and red where they are misspecified.
+    Arrows are black where the full plan has them too, and red where they are misspecified; the bolder the more mass,
+    dashed where it is very small. Points outside the batches are hollow.
     """
-    for cloud, part, colour in zip(points, batch, (SOURCE, TARGET), strict=True):
-        axes.scatter(cloud[:, 0], cloud[:, 1], s=90, facecolors="white", edgecolors=colour, zorder=3)
-        axes.scatter(cloud[part, 0], cloud[part, 1], s=90, color=colour, zorder=4)
+    for cloud, part, colour, marker in zip(points, batch, (SOURCE, TARGET), "os", strict=True):
+        axes.scatter(cloud[:, 0], cloud[:, 1], s=70, marker=marker, facecolors="white", edgecolors=colour, zorder=3)
+        axes.scatter(cloud[part, 0], cloud[part, 1], s=70, marker=marker, color=colour, zorder=4)
     rows, cols, masses = plan.triplets
     for i, j, mass in zip(batch[0][rows], batch[1][cols], masses, strict=True):
-        colour = RIGHT if i == j else WRONG
-        arrow = {"arrowstyle": "-|>", "color": colour, "lw": 6 * mass, "shrinkA": 7, "shrinkB": 7}
-        axes.annotate("", xy=tuple(points[1][j]), xytext=tuple(points[0][i]), arrowprops=arrow)
-    axes.set(xlim=(-0.4, 1.4), xticks=[], yticks=[])
+        if mass > NOTHING:
+            draw_arrow(axes, points[0][i], points[1][j], float(mass), len(batch[0]), RIGHT if i == j else WRONG)
+    (left, low), (right, high) = points[0].min(axis=0), points[1].max(axis=0)
+    margin = (right - left) / 4
+    axes.set(xlim=(left - margin, right + margin), xticks=[], yticks=[])
+    axes.set_ylim(low - 2 * margin, high + 2 * margin)
     axes.spines[:].set_visible(False)
+
+
+def draw_arrow(axes: Axes, start: Floats, end: Floats, mass: float, m: int, colour: str) -> None:
+    share = min(1.0, mass * m)  # of what a point of the batch weighs
+    axes.annotate(
+        "",
+        xy=tuple(end),
+        xytext=tuple(start),
+        arrowprops={
+            "arrowstyle": "-|>",
+            "color": colour,
+            "alpha": 0.6 + 0.4 * share,
+            "lw": 1 + 1.5 * share,
+            "ls": "--" if mass < SMALL else "-",
+            "shrinkA": 6,
+            "shrinkB": 6,
+        },
+    )
+    if mass >= SMALL:
+        place = (start + end) / 2
+        look = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
+        axes.text(
+            place[0], place[1], number(mass), color=colour, fontsize=7, ha="center", va="center", bbox=look, zorder=5
+        )
+
+
+def number(mass: float) -> str:
+    """A mass in few characters: a simple fraction if it is one.
+
+    >>> number(1 / 3), number(0.0271), number(2e-5)
+    ('1/3', '.027', '2e-5')
+    """
+    for m in (2, 3, 4, 5):
+        if abs(mass - 1 / m) < 1e-9:
+            return f"1/{m}"
+    return f"{mass:.2g}".removeprefix("0") if mass >= SMALL else f"{mass:.0e}".replace("e-0", "e-")
 
 
 def draw_mass_path(axes: Axes, path: MassPath) -> None:
@@ -134,13 +176,19 @@ def flatten(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """Both clouds in the plane: as they are, by two principal components of both, or as two lines, y above x."""
     if x.shape[1] == 1:
         return np.column_stack([x, np.zeros(len(x))]), np.column_stack([y, np.ones(len(y))])
+    centre, directions = plane_of(x, y)
+    return (x - centre) @ directions, (y - centre) @ directions
+
+
+def plane_of(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """A centre (d,) and two directions (d, 2): of the plane itself, or the principal components of both clouds."""
     if x.shape[1] == 2:
-        return x, y
+        return np.zeros(2), np.eye(2)
     both = np.concatenate([x, y])
     usable = both[np.isfinite(both).all(axis=1)]  # what no batch holds has not been checked
     centre = usable.mean(axis=0)
     _, _, directions = np.linalg.svd(usable - centre, full_matrices=False)
-    return (x - centre) @ directions[:2].T, (y - centre) @ directions[:2].T
+    return centre, directions[:2].T
 
 
 def draw_values(axes: Axes, result: MiniBatchPlan) -> None:

@@ -1,0 +1,179 @@
+"""Measure gradient flows: the final W2 of the methods of the paper over seeds, and time against a loop over POT.
+
+Prints tables, writes flow.json. Time is processor time on one thread.
+"""
+
+from __future__ import annotations
+
+import run  # isort: skip  (first: it sets one thread before NumPy is imported)
+import warnings
+from typing import Any
+
+import numpy as np
+import ot
+from rich.console import Console
+from rich.table import Table
+
+import entropic
+import spadeful as sp
+import tables
+from goals import goal
+from measure import thread_clock
+from rivals import pot_partial
+from spadeful.flow import flow_frames
+from spadeful.shapes import disc, s_shape
+
+#: The grid of the paper for m-UOT.
+REGS, TAUS = (0.1, 1.0, 2.0, 5.0, 10.0), (0.001, 0.01, 0.1, 1.0, 2.0, 5.0, 10.0)
+N = 1000
+OT, POT_9, POT_8 = "m-OT", "m-POT 0.9", "m-POT 0.8"
+
+METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
+    OT: (sp.Balanced(), {}),
+    POT_9: (sp.Partial(0.9), {}),
+    POT_8: (sp.Partial(0.8), {}),
+    "m-POT 0.7": (sp.Partial(0.7), {}),
+    "m-POT 0.6": (sp.Partial(0.6), {}),
+    "m-OT, all pairs": (sp.Balanced(), {"pairing": "all"}),
+    "m-POT 0.9, all pairs": (sp.Partial(0.9), {"pairing": "all"}),
+    "m-POT 0.8, all pairs": (sp.Partial(0.8), {"pairing": "all"}),
+    "m-OT, debiased": (sp.Balanced(), {"debiased": True}),
+    "m-POT 0.8, debiased": (sp.Partial(0.8), {"debiased": True}),
+}
+
+
+def shapes(seed: int) -> tuple[Any, Any]:
+    return disc(N, 2 * seed), s_shape(N, 2 * seed + 1)
+
+
+def distances(problem: Any, seed: int, steps: int, every: int, **options: Any) -> list[float | None]:
+    """W2 at the frames; None from where the flow has run away."""
+    found: list[float | None] = []
+    marks = len([*range(0, steps, every), steps])
+    try:
+        found.extend(
+            frame.distance
+            for frame in flow_frames(*shapes(seed), problem, steps=steps, every=every, seed=seed, **options)
+        )
+    except ValueError as away:
+        if "run away" not in str(away):
+            raise
+    return found + [None] * (marks - len(found))
+
+
+def final(problem: Any, seeds: int, steps: int, every: int, **options: Any) -> dict[str, Any]:
+    paths = [distances(problem, seed, steps, every, **options) for seed in range(seeds)]
+    ends = [path[-1] for path in paths]
+    good = None not in ends
+    mean, spread = (float(np.mean(ends)), float(np.std(ends, ddof=1))) if good else (None, None)
+    return {"problem": repr(problem), **options, "distances": paths, "final": ends, "mean": mean, "spread": spread}
+
+
+def grid(seeds: int, steps: int, regs: tuple[float, ...], taus: tuple[float, ...]) -> list[dict[str, Any]]:
+    """m-UOT on the grid of the paper, with both entropies."""
+    cells = [(entropy, reg, tau) for entropy in ("plain", "kl") for reg in regs for tau in taus]
+    return [
+        {"entropy": entropy, "reg": reg, "tau": tau}
+        | final(sp.Unbalanced(tau, reg, entropy=entropy), seeds, steps, steps)
+        for entropy, reg, tau in run.progress(cells, "m-UOT")
+    ]
+
+
+def best(cells: list[dict[str, Any]], entropy: str) -> dict[str, Any]:
+    return min((c for c in cells if c["entropy"] == entropy and c["mean"] is not None), key=lambda c: c["mean"])
+
+
+def loop(problem: Any, pairs: Any, x: Any, y: Any, lr: float = 0.001) -> Any:
+    """The flow written as a loop over POT. `pairs`: for every step the pairs of batches, as indices."""
+    x = x.copy()
+    for step in pairs:
+        gradient = np.zeros_like(x)
+        for row, col in step:
+            plan = pot_partial(ot.dist(x[row], y[col]), problem.mass)
+            gradient[row] += 2 * (plan.sum(axis=1)[:, None] * x[row] - plan @ y[col]) / len(step)
+        x -= lr * len(x) * gradient
+    return x
+
+
+def race(problem: Any, pairing: str, steps: int, rival_steps: int) -> dict[str, Any]:
+    """Our time for all steps, POT's from some of them; the points have to agree."""
+    from spadeful.batches import sampled
+
+    x, y = shapes(0)
+    spent = []
+    for _ in range(3):
+        start = thread_clock()
+        frames = list(flow_frames(x, y, problem, steps=steps, every=rival_steps, pairing=pairing, measure=False))
+        spent.append(thread_clock() - start)
+    rows, cols = (
+        sampled(N, 4, steps * 4, False, 0, side, None, "x").draw(np.arange(rival_steps * 4)).reshape(-1, 4, 4)
+        for side in (0, 1)
+    )
+    pairs = [
+        list(zip(r, c, strict=True)) if pairing == "paired" else [(a, b) for a in r for b in c]
+        for r, c in zip(rows, cols, strict=True)
+    ]
+    start = thread_clock()
+    theirs = loop(problem, pairs, x, y)
+    rival = (thread_clock() - start) * steps / rival_steps
+    away = float(abs(theirs - frames[1].points).max())
+    assert away < 1e-9, f"the flows differ by {away}"
+    ours = min(spent)
+    return {"pairing": pairing, "steps": steps, "ours": ours, "POT": rival, "ratio": rival / ours, "away": away}
+
+
+def measure(quick: bool) -> dict[str, Any]:
+    seeds, steps = (2, 300) if quick else (5, 5000)
+    regs, taus = ((0.1, 1.0), (0.1, 1.0)) if quick else (REGS, TAUS)
+    races = [race(sp.Partial(0.8), pairing, steps, 100 if quick else 500) for pairing in ("paired", "all")]
+    every = steps // 5
+    methods = {
+        name: final(problem, seeds, steps, every, **options)
+        for name, (problem, options) in run.progress(METHODS.items(), "methods")
+    }
+    cells = grid(seeds, steps, regs, taus)
+    for name, entropy in (("m-UOT", "plain"), ("m-UOT, relative entropy", "kl")):
+        chosen = best(cells, entropy)
+        methods[name] = final(sp.Unbalanced(chosen["tau"], chosen["reg"], entropy=entropy), seeds, steps, every)
+    results = {"seeds": seeds, "steps": steps, "methods": methods, "grid": cells, "races": races}
+    results["goals"] = judge(results)
+    return results
+
+
+def wins(results: dict[str, Any], better: str, worse: str) -> int:
+    """In how many seeds one method ends nearer than another."""
+    ends = (results["methods"][name]["final"] for name in (better, worse))
+    return sum(a is not None and (b is None or a < b) for a, b in zip(*ends, strict=True))
+
+
+def judge(results: dict[str, Any]) -> list[dict[str, Any]]:
+    seeds, races = results["seeds"], results["races"]
+    lower = [goal(f"{a} ends nearer than {b}", seeds, wins(results, a, b), f"of {seeds} seeds")
+             for a, b in ((POT_9, OT), (POT_8, OT), (POT_9, "m-UOT"), (POT_8, "m-UOT"), (POT_8, POT_9))]  # fmt: skip
+    return [
+        *lower,
+        goal(f"{results['steps']} steps of m-POT in at most 15 s on one core", 15, races[0]["ours"], "s", False),
+        *(goal(f"10 times faster than a loop over POT, {r['pairing']}", 10, r["ratio"]) for r in races),
+    ]
+
+
+def methods_table(results: dict[str, Any]) -> Table:
+    shown = Table("method", "W2 at the end", "seeds", title=f"{results['steps']} steps, mean and deviation over seeds")
+    for name, m in results["methods"].items():
+        mean = "ran away" if m["mean"] is None else f"{m['mean']:.4f} ± {m['spread']:.4f}"
+        shown.add_row(f"{name}: {m['problem']}", mean, " ".join("-" if d is None else f"{d:.4f}" for d in m["final"]))
+    return shown
+
+
+def main() -> None:
+    asked = entropic.options(__doc__, "flow.json")
+    warnings.simplefilter("ignore")
+    results = measure(asked.quick)
+    console = Console(width=120)
+    console.print(methods_table(results))
+    console.print(tables.goals_table(results))
+    entropic.save({"machine": run.machine(), "quick": asked.quick, **results}, asked.target)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""From two files, images or shapes to a folder with the flow between them: what `spadeful flow` does."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from spadeful import figures
+from spadeful.arrays import Floats
+from spadeful.files import replacing
+from spadeful.flow import Flow, Frame, flow_frames, gather
+from spadeful.points import load_points
+from spadeful.problems import Problem
+from spadeful.shapes import IMAGES, disc, image_points, s_shape
+from spadeful.simulations.flows import animate_flow, check_animation, draw_flows
+
+SHAPES: dict[str, Callable[[int, int], Floats]] = {"disc": disc, "s": s_shape}
+#: Frames in the picture.
+SHOWN = 6
+
+
+def read_points(source: str, n: int, seed: int) -> NDArray[Any]:
+    """The points of a file, or so many of a shape or an image."""
+    if source in SHAPES:
+        return SHAPES[source](n, seed)
+    if Path(source).suffix.lower() in IMAGES:
+        return image_points(source, n, seed)
+    return load_points(source)
+
+
+def run(
+    x: str,
+    y: str,
+    problem: Problem,
+    folder: Path,
+    *,
+    n: int = 1000,
+    seed: int = 0,
+    animation: Path | None = None,
+    resume: bool = False,
+    force: bool = False,
+    **options: Any,
+) -> Flow:
+    """Let x flow to y, write frames and distances as they come and pictures at the end, and print a summary."""
+    check_folder(folder, resume, force)
+    if animation is not None:
+        check_animation(animation, force)
+    figures.new_figure(1, 1)  # says what is missing before there is work to lose
+    if n < 1:
+        raise ValueError(f"There must be at least 1 point. Got {n} instead.")
+    points = read_points(x, n, 2 * seed), read_points(y, n, 2 * seed + 1)
+    parts = folder / "frames"
+    coming = flow_frames(*points, problem, seed=seed, checkpoint=parts, progress=True, **options)
+    if force and not resume:
+        shutil.rmtree(parts, ignore_errors=True)
+    start, frames = perf_counter(), []
+    try:
+        for frame in coming:
+            frames.append(frame)
+            write_distances(frames, folder / "flow.csv")
+    except KeyboardInterrupt:
+        kept = f"{len(frames)} frames are kept in {folder}. Run the same command with --resume to go on from there."
+        raise KeyboardInterrupt(kept) from None
+    seconds = perf_counter() - start
+    flow, target = gather(frames), np.asarray(points[1], dtype=np.float64)
+    with replacing(folder / "points.npy", force=True) as temporary, temporary.open("wb") as file:
+        np.save(file, flow.points[-1], allow_pickle=False)
+    figures.save(draw_flows((target, {"": some(flow)})), folder / "flow.png", force=True)
+    if animation is not None:
+        animate_flow(flow, target, animation, force)
+    Console().print(summary(points, problem, flow, seconds, folder, animation))
+    return flow
+
+
+def check_folder(folder: Path, resume: bool, force: bool) -> None:
+    """Refuse a folder with something in it, unless it is to be gone on with or replaced."""
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"The output must be a folder. Got the file {folder} instead.")
+    if folder.is_dir() and any(folder.iterdir()) and not (resume or force):
+        raise FileExistsError(
+            f"{folder} is not empty. Pass --resume to go on with the flow in it, --force to start afresh, "
+            "or choose another folder."
+        )
+
+
+def write_distances(frames: list[Frame], path: Path) -> None:
+    with replacing(path, force=True) as temporary:
+        lines = [f"{frame.step},{frame.distance:.17g}\n" for frame in frames]
+        temporary.write_text("step,w2\n" + "".join(lines))
+
+
+def some(flow: Flow) -> Flow:
+    """A few frames, evenly spread from the first to the last."""
+    at = np.unique(np.linspace(0, len(flow.steps) - 1, SHOWN).round().astype(int))
+    return Flow(flow.steps[at], flow.points[at], flow.distances[at])
+
+
+def summary(
+    points: tuple[NDArray[Any], NDArray[Any]],
+    problem: Problem,
+    flow: Flow,
+    seconds: float,
+    folder: Path,
+    animation: Path | None,
+) -> Table:
+    table = Table(show_header=False, title="Gradient flow", title_justify="left")
+    table.add_column()
+    table.add_column(overflow="fold")
+    table.add_row("points", f"{len(points[0]):,} to {len(points[1]):,}")
+    table.add_row("problem", f"{problem}")
+    table.add_row("steps", f"{flow.steps[-1]:,}")
+    if np.isfinite(flow.distances).all():
+        table.add_row("W2", f"{flow.distances[0]:.4g} at the start, {flow.distances[-1]:.4g} at the end")
+    table.add_row("time", f"{seconds:.1f} s")
+    table.add_row("folder", str(folder))
+    if animation is not None:
+        table.add_row("animation", str(animation))
+    return table

@@ -1,0 +1,105 @@
+"""Pictures and animations of gradient flows (appendix C.7)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spadeful.arrays import Floats
+from spadeful.figures import flatten, new_figure, plane_of
+from spadeful.files import check_free, replacing
+from spadeful.flow import Flow, gradient_flow
+from spadeful.problems import Balanced, Partial, Problem, Unbalanced
+from spadeful.shapes import disc, s_shape
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: What the paper compares. m-UOT has the best of the paper's grid for our shapes: see benchmarks/flow.py.
+METHODS: dict[str, Problem] = {
+    "m-OT": Balanced(),
+    "m-UOT": Unbalanced(10.0, 0.1),
+    "m-POT, $s = 0.9$": Partial(0.9),
+    "m-POT, $s = 0.8$": Partial(0.8),
+}
+ANIMATIONS = (".gif", ".mp4")
+
+
+def paper_flows(steps: int = 5000, n: int = 1000) -> tuple[Floats, dict[str, Flow]]:
+    """The target, an S, and the flows of a disc to it by the methods of the paper: (k, m) = (4, 4), lr 0.001."""
+    x, y = disc(n, seed=0), s_shape(n, seed=1)
+    return y, {name: gradient_flow(x, y, problem, steps=steps, every=steps // 5) for name, problem in METHODS.items()}
+
+
+def draw_flows(data: tuple[Floats, dict[str, Flow]]) -> Figure:
+    """A row of frames for each method, with the exact W2 above each."""
+    y, flows = data
+    most = max(len(flow.steps) for flow in flows.values())
+    figure = new_figure(1.9 * most, 1.78 * len(flows) + 0.1)
+    rows = figure.subplots(len(flows), most, squeeze=False)
+    for axes_row, (name, flow) in zip(rows, flows.items(), strict=True):
+        for axes, step, points, distance in zip(axes_row, flow.steps, flow.points, flow.distances, strict=True):
+            draw_frame(axes, points, flow.points[0], y)
+            axes.set_title(f"step {step:,}{w2(distance)}", fontsize=8.5)
+        axes_row[0].set_ylabel(name, fontsize=10)
+    return figure
+
+
+def draw_frame(axes: Axes, points: Floats, start: Floats, y: Floats) -> Any:
+    """The points, in the colours of where they started, over the target; returns what is drawn of the points."""
+    from_here, target = flatten(start, y)
+    size = float(np.clip(3000 / len(y), 1, 12))
+    axes.scatter(target[:, 0], target[:, 1], s=size, color="0.78", lw=0, zorder=1)
+    here = place(points, start, y)
+    shown = axes.scatter(here[:, 0], here[:, 1], s=size, c=from_here[:, 1 % y.shape[1]], lw=0, zorder=2)
+    both = np.concatenate([from_here, target])
+    low, high = both.min(axis=0), both.max(axis=0)
+    margin = 0.08 * (high - low).max()
+    axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin), xticks=[], yticks=[])
+    axes.set_aspect("equal" if y.shape[1] > 1 else "auto")
+    axes.spines[:].set_color("0.8")
+    return shown
+
+
+def place(points: Floats, start: Floats, y: Floats) -> Floats:
+    """Points in the plane that start and y are shown in."""
+    if y.shape[1] == 1:
+        return np.column_stack([points, np.zeros(len(points))])
+    centre, directions = plane_of(start, y)
+    return np.asarray((points - centre) @ directions)
+
+
+def check_animation(path: str | Path, force: bool = False) -> Path:
+    """The path, if an animation can be written there."""
+    path = check_free(path, force)
+    if path.suffix.lower() not in ANIMATIONS:
+        raise ValueError(f"{path} must end in {' or '.join(ANIMATIONS)}. Got {path.suffix!r} instead.")
+    if path.suffix.lower() == ".mp4" and shutil.which("ffmpeg") is None:
+        raise ValueError("An .mp4 needs the program ffmpeg, which is not there. Install it, or name a .gif.")
+    return path
+
+
+def animate_flow(flow: Flow, y: Floats, path: str | Path, force: bool = False) -> Path:
+    """Write a flow as a .gif, or as an .mp4 where ffmpeg is; it stays at the last frame for a while."""
+    path = check_animation(path, force)
+    figure = new_figure(4, 4)
+    from matplotlib.animation import FFMpegWriter, PillowWriter
+
+    axes = figure.subplots()
+    shown = draw_frame(axes, flow.points[0], flow.points[0], y)
+    title = axes.set_title(" ")
+    writer = (PillowWriter if path.suffix.lower() == ".gif" else FFMpegWriter)(fps=12)
+    with replacing(path, force) as temporary, writer.saving(figure, str(temporary), dpi=100):
+        for at in [*range(len(flow.steps)), *[-1] * 12]:
+            shown.set_offsets(place(flow.points[at], flow.points[0], y))
+            title.set_text(f"step {flow.steps[at]:,}{w2(flow.distances[at])}")
+            writer.grab_frame()
+    return path
+
+
+def w2(distance: float) -> str:
+    return f", $W_2$ = {distance:.3f}" if np.isfinite(distance) else ""
