@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spadeful.aggregate import MiniBatchPlan
+from spadeful.color import ColorTransfer, transfer_colors, transfer_masses
 from spadeful.coupling import CouplingSampler, couple
 from spadeful.entropic import NotConverged
 from spadeful.flow import Flow, gradient_flow
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Balanced",
+    "ColorTransfer",
     "CouplingSampler",
     "Flow",
     "JointCost",
@@ -53,6 +55,8 @@ __all__ = [
     "minibatch",
     "minibatch_masses",
     "solve",
+    "transfer_colors",
+    "transfer_masses",
 ]
 
 __version__: str

@@ -1,0 +1,1 @@
+"""From two image files to a third: what `spadeful color` does."""

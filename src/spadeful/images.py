@@ -1,0 +1,1 @@
+"""Image files, read and written with what they hold: 16 bits, alpha, the colour profile."""
