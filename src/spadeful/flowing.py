@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
@@ -60,7 +59,8 @@ def run(
     parts = folder / "frames"
     coming = flow_frames(*points, problem, seed=seed, checkpoint=parts, progress=True, **options)
     if force and not resume:
-        shutil.rmtree(parts, ignore_errors=True)
+        for part in [*parts.glob("part-*.npz"), *parts.glob("settings.json")]:  # and nothing else that may be there
+            part.unlink()
     start, frames = perf_counter(), []
     try:
         for frame in coming:
