@@ -132,6 +132,28 @@ def test_a_row_that_carries_part_of_its_mass_keeps_its_part():
     assert ((weights > 1e-9) & (weights < 1 - 1e-9)).any()
 
 
+@pytest.mark.parametrize(
+    "problem",
+    [sp.Balanced(), sp.Partial(0.4), sp.Partial(0.4003), sp.Unbalanced(1.0, 0.1), sp.Unbalanced(1.0, divergence="tv")],
+    ids=str,
+)
+def test_alignment_in_little_memory_is_that_of_the_whole_matrix(problem):
+    source, target = domains(size=700)
+    network = small(norm=False).eval()
+    batches = [batch_of(source, target, 60, i) for i in range(10)]
+    method = ad.TwoStage(problem, sp.JointCost(0.03, 0.7), n_batches=10)
+    partners, weights = method.align(network, batches, problem)
+    xs, ys, xt = (torch.cat([getattr(b, part) for b in batches]) for part in ("source", "labels", "target"))
+    with torch.no_grad():
+        (gs, _), (gt, ft) = network(xs), network(xt)
+        given = [part[None] for part in (gs.double(), gt.double(), ys, ft.double())]
+        masses, columns = sp.solve(sum(method.cost(*given).values())[0], problem).matrix.max(dim=1)
+    kept = masses > 0
+    assert kept.any()
+    np.testing.assert_allclose(weights, 600 * masses, rtol=0, atol=1e-12 if problem.reg == 0 else 1e-6)
+    assert (partners[kept] == columns[kept]).all()
+
+
 @pytest.mark.parametrize(("how", "changes"), [("train", True), ("frozen", False), ("eval", False)])
 def test_the_pass_without_gradients_does_to_batch_norm_what_is_said(how, changes):
     network = small()

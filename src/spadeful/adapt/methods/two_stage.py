@@ -14,8 +14,12 @@ from torch.nn.functional import cross_entropy
 from spadeful.adapt.methods.base import Batch, Draw
 from spadeful.adapt.methods.transport import check, letter
 from spadeful.loss import JointCost
+from spadeful.plan import Plan
 from spadeful.problems import Partial, Problem
 from spadeful.solve import solve
+
+#: How many rows of the cost are made at a time.
+ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -78,10 +82,17 @@ class TwoStage:
             seen = [network(batch.target) for batch in batches]
         targets, logits = (torch.cat([part[i].float().cpu() for part in seen]) for i in (0, 1))
         labels = torch.cat([batch.labels.cpu() for batch in batches])
-        terms = self.cost(*(part[None] for part in (sources.double(), targets.double(), labels, logits.double())))
-        plan = solve(sum(terms.values())[0], problem).matrix  # type: ignore[index]
-        masses, partners = plan.max(dim=1)
-        return partners, masses * len(plan)
+        plan = solve(self.whole_cost(sources.double(), targets.double(), labels, logits.double()), problem)
+        partners, masses = heaviest(plan, len(sources), sparse=problem.reg == 0)
+        return partners, masses * len(sources)
+
+    def whole_cost(self, sources: Tensor, targets: Tensor, labels: Tensor, logits: Tensor) -> Tensor:
+        """The cost between all points, some rows at a time: at this size a term of its own would be too large."""
+        cost = sources.new_empty(len(sources), len(targets))
+        for rows in (slice(start, start + ROWS) for start in range(0, len(sources), ROWS)):
+            terms = self.cost(sources[None, rows], targets[None], labels[None, rows], logits[None])
+            cost[rows] = torch.cat(list(terms.values())).sum(0)
+        return cost
 
     def step(self, network: Any, batch: Batch, targets: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
         """The loss of one mini-batch and its partners: each pair costs what its entry of the cost does."""
@@ -96,6 +107,19 @@ class TwoStage:
         pairs = self.cost.of_pairs(source[rows], target, batch.labels[rows], target_logits)
         total: Tensor = loss + self.eta * (weights[kept].to(pairs) * pairs).sum() / len(weights)
         return total
+
+
+def heaviest(plan: Plan, size: int, sparse: bool) -> tuple[Tensor, Tensor]:
+    """For every row the column that gets most of its mass, and how much that is; 0 and 0 for a row without."""
+    if not sparse:
+        masses, columns = plan.matrix.max(dim=1)
+        return columns, masses
+    # Its few entries do: the matrix would be as large as the cost.
+    rows, columns, masses = plan.triplets
+    most = masses.new_zeros(size).scatter_reduce(0, rows, masses, "amax")
+    first = masses == most[rows]
+    partners = rows.new_zeros(len(most)).scatter_reduce(0, rows[first], columns[first], "amin", include_self=False)
+    return partners, most
 
 
 @contextmanager
