@@ -1,1 +1,216 @@
-"""From two image files to a third: what `spadeful color` does."""
+"""From two image files to a third, and to others that get the same colours: what `spadeful color` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text as Cell
+
+from spadeful import figures
+from spadeful.color import ColorTransfer, Transferred, transfer_colors, transfer_masses
+from spadeful.files import check_free
+from spadeful.images import MOST_PIXELS, SIDES, Photo, check_format, check_photo, read_photo, write_photo
+from spadeful.planning import PICTURES, warnings_in_a_line
+from spadeful.problems import Partial, Problem
+from spadeful.progress import progress_bar
+
+#: Masses of a sheet, beside the one asked for; 1 is m-OT.
+COMPARED = (1.0, 0.99, 0.9, 0.8)
+#: The longer side of a picture in a sheet, in pixels.
+SHOWN = 640
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where the results go: the image, a sheet that compares masses, the transfer, and a folder for further images."""
+
+    image: Path | None = None
+    sheet: Path | None = None
+    transfer: Path | None = None
+    folder: Path | None = None
+    force: bool = False
+
+    def check(self, inputs: Sequence[Path], further: Sequence[Path], masses: Sequence[float]) -> None:
+        """Refuse what cannot be written, or would be written over something, before the work is done."""
+        if not (self.image or self.sheet or self.transfer or further):
+            raise ValueError("Something must be written. Pass --output, --compare, --save or --apply-to.")
+        if bool(further) != bool(self.folder):
+            raise ValueError("--apply-to and --into go together: the images, and the folder that they go to.")
+        for path, endings in ((self.sheet, PICTURES), (self.transfer, (".npz",))):
+            if path is not None and path.suffix.lower() not in endings:
+                raise ValueError(f"{path} must end in {' or '.join(endings)}. Got {path.suffix!r} instead.")
+        if self.image:
+            check_format(self.image)
+        images = [numbered(self.image, mass) for mass in masses] if self.image and masses else [self.image]
+        transfers = [numbered(self.transfer, mass) for mass in masses] if self.transfer and masses else [self.transfer]
+        places = [path for path in (*images, self.sheet, *transfers) if path is not None]
+        places += [self.folder / path.name for path in further] if self.folder else []
+        whole = [path.resolve() for path in places]
+        if len({*whole}) < len(whole) or {*whole} & {path.resolve() for path in (*inputs, *further)}:
+            raise ValueError("Every output must have a file of its own, none of them an input. Choose other names.")
+        for path in places:
+            check_free(path, self.force)
+
+
+def numbered(path: Path, mass: float) -> Path:
+    """The name of one of several results."""
+    return path.with_name(f"{path.stem}-{mass:g}{path.suffix}")
+
+
+def run(
+    source: Path,
+    target: Path,
+    problem: Problem,
+    masses: Sequence[float],
+    outputs: Outputs,
+    *,
+    apply_to: Sequence[Path] = (),
+    most: int = MOST_PIXELS,
+    **options: Any,
+) -> None:
+    """Read, transfer, write, and print a summary; the options are those of `transfer_colors`."""
+    further = images_of(apply_to)
+    if (masses or outputs.sheet) and (not isinstance(problem, Partial) or problem.reg):
+        raise ValueError(
+            "Several masses and --compare are for --problem partial without --reg: one path gives them all."
+        )
+    if len({f"{mass:g}" for mass in masses}) < len(masses):
+        raise ValueError(
+            f"The masses must differ in their first six digits. Got {', '.join(map(str, masses))} instead."
+        )
+    if len(masses) > 1 and further:
+        raise ValueError("--apply-to is for one mass. Pass --mass in the place of --masses.")
+    outputs.check([source, target], further, masses)
+    wanted = [*masses]
+    if isinstance(problem, Partial) and outputs.sheet and not masses:
+        wanted = sorted({*COMPARED, problem.mass}, reverse=True)
+    figure = figures.new_figure(2.6 * (2 + len(wanted)), 2.4) if outputs.sheet else None
+    for path in further:
+        check_photo(path, most)
+    photo = read_photo(source, most)
+    other = read_photo(target, most).in_profile(photo.profile)
+    if outputs.image:
+        check_format(outputs.image, photo.pixels)
+    start, pictures, shares = perf_counter(), {"source": small(photo)}, {}
+    with warnings_in_a_line():
+        found = (
+            zip(wanted, transfer_masses(photo.pixels, other.pixels, wanted, progress=True, **options), strict=True)
+            if wanted
+            else [(None, transfer_colors(photo.pixels, other.pixels, problem, progress=True, **options))]
+        )
+        for mass, result in found:
+            name = "" if mass is None else f"s = {mass:g}"
+            shares[name] = result.unmatched
+            pictures["m-OT" if mass == 1 else f"m-POT, {name}"] = small(Photo(result.image))
+            if mass is None or mass in masses or mass == getattr(problem, "mass", None):
+                write(result, photo, outputs, mass if masses else None, further, most)
+    if figure is not None and outputs.sheet:
+        pictures["target"] = small(other)
+        figures.draw_recolored(figure, pictures)
+        figures.save(figure, outputs.sheet, outputs.force)
+    Console().print(summary((photo, other), problem, shares, perf_counter() - start, outputs, masses, further, options))
+
+
+def write(
+    result: Transferred, photo: Photo, outputs: Outputs, mass: float | None, further: Sequence[Path], most: int
+) -> None:
+    """One of the results, to files that bear its mass if there are several."""
+    if outputs.image:
+        path = outputs.image if mass is None else numbered(outputs.image, mass)
+        write_photo(Photo(result.image, photo.profile), path, outputs.force)
+    if outputs.transfer:
+        path = outputs.transfer if mass is None else numbered(outputs.transfer, mass)
+        result.transfer.save(path, outputs.force)
+    apply(result.transfer, further, outputs, most)
+
+
+def apply(transfer: ColorTransfer, further: Sequence[Path], outputs: Outputs, most: int) -> None:
+    """Give further images the same colours."""
+    with progress_bar("images", len(further), bool(further)) as advance:
+        for path in further:
+            photo = read_photo(path, most)
+            if outputs.folder:
+                write_photo(
+                    Photo(transfer.apply(photo.pixels), photo.profile), outputs.folder / path.name, outputs.force
+                )
+            advance(1)
+
+
+def run_saved(saved: Path, outputs: Outputs, apply_to: Sequence[Path], most: int = MOST_PIXELS) -> None:
+    """Apply a transfer that was saved, and print how many images it was."""
+    further = images_of(apply_to)
+    if not further or outputs.image or outputs.sheet or outputs.transfer:
+        raise ValueError("A transfer that is loaded is for --apply-to with --into. Pass these, and no other output.")
+    outputs.check([saved], further, ())
+    for path in further:
+        check_photo(path, most)
+        check_format(path)
+    start = perf_counter()
+    apply(ColorTransfer.load(saved), further, outputs, most)
+    table = new_table()
+    table.add_row("images", f"{len(further):,}")
+    table.add_row("time", f"{perf_counter() - start:.1f} s")
+    table.add_row("folder", Cell(str(outputs.folder)))
+    Console().print(table)
+
+
+def images_of(paths: Sequence[Path]) -> list[Path]:
+    """The files that some files and folders name; of a folder its images, in the order of their names."""
+    files: list[Path] = []
+    for path in paths:
+        inside = sorted(each for each in path.iterdir() if each.suffix.lower() in SIDES) if path.is_dir() else [path]
+        if not inside:
+            raise ValueError(f"{path} must hold images ({', '.join(SIDES)}). It holds none.")
+        files += inside
+    return files
+
+
+def small(photo: Photo) -> Any:
+    """A picture for a sheet."""
+    image = photo.pillow
+    image.thumbnail((SHOWN, SHOWN))
+    return np.asarray(image)
+
+
+def new_table() -> Table:
+    table = Table(show_header=False, title="Colour transfer", title_justify="left")
+    table.add_column()
+    table.add_column(overflow="fold")
+    return table
+
+
+def summary(
+    photos: tuple[Photo, Photo],
+    problem: Problem,
+    shares: dict[str, float],
+    seconds: float,
+    outputs: Outputs,
+    masses: Sequence[float],
+    further: Sequence[Path],
+    options: dict[str, Any],
+) -> Table:
+    table = new_table()
+    for name, photo in zip(("source", "target"), photos, strict=True):
+        height, width, channels = photo.pixels.shape
+        alpha = ", alpha" if channels == 4 else ""
+        table.add_row(name, f"{width} x {height}, {8 * photo.pixels.itemsize} bits{alpha}")
+    table.add_row("problem", f"{problem}" if not masses else "Partial")
+    table.add_row("batches", f"{options['n_batches']:,} of {options['batch_size']} pixels")
+    for name, share in shares.items():
+        table.add_row(f"without a match{', ' * bool(name)}{name}", f"{share:.1%} of the pixels")
+    table.add_row("time", f"{seconds:.1f} s")
+    for name, path in (("image", outputs.image), ("transfer", outputs.transfer)):
+        for each in [numbered(path, mass) for mass in masses] or [path] if path else ():
+            table.add_row(name, Cell(str(each)))
+    if outputs.sheet:
+        table.add_row("sheet", Cell(str(outputs.sheet)))
+    if further:
+        table.add_row("further images", Cell(f"{len(further):,} in {outputs.folder}"))
+    return table

@@ -227,6 +227,17 @@ def draw_shares(axes: Axes, values: Floats, weights: Floats, colour: str) -> Non
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def draw_recolored(figure: Figure, pictures: dict[str, Any]) -> None:
+    """Pictures side by side with their names above, as in the paper's figure of colour transfer."""
+    ratios = [picture.shape[1] / picture.shape[0] for picture in pictures.values()]
+    figure.set_size_inches(2.4 * sum(ratios) + 0.1 * len(ratios), 2.9)
+    row = figure.subplots(1, len(pictures), squeeze=False, gridspec_kw={"width_ratios": ratios})[0]
+    for axes, (name, picture) in zip(row, pictures.items(), strict=True):
+        axes.imshow(picture)
+        axes.set_title(name)
+        axes.set_axis_off()
+
+
 def draw_curves(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
     """The accuracies of a run against the iteration; phases follow each other."""
     at, before, last = [], 0, ("", 0)
