@@ -19,8 +19,8 @@ WHEELS := build/wheels
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: .venv/demo.stamp .venv/core.stamp ## build, then show what the package does
-	$(BIN)/spadeful demo --force --output build/demo.png
+demo: .venv/demo.stamp .venv/core.stamp ## build, then show what the package does (DATA=folder: on USPS and MNIST)
+	$(BIN)/spadeful demo --force --output build/demo $(if $(DATA),--data "$(DATA)")
 
 test: lint bare ## build, then check and test everything
 	$(BIN)/python -m pytest
@@ -77,7 +77,7 @@ endef
 
 .venv/demo.stamp: $(PINS)
 	$(call create,.venv)
-	$(BIN)/python $(PIP) $(EDITABLE) ".[plot]"
+	$(BIN)/python $(PIP) $(EDITABLE) ".[demo]"
 	@touch .venv/core.stamp $@
 
 .venv/dev.stamp: $(PINS)

@@ -1,8 +1,9 @@
-"""The demonstration: Example 1 of the paper, and every mass between two clouds at once."""
+"""The demonstration: Example 1 of the paper, every mass between two clouds at once, and domain adaptation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -19,6 +20,11 @@ from spadeful.simulations.example import Example, example_one
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+#: The pictures, the first of transport and the others of adaptation; and what adaptation needs beside matplotlib.
+PICTURES = "transport.png", "digits.png", "features.png"
+ADAPTATION = "torch", "lightning_fabric", "safetensors", "sklearn"
+INSTALL = "pip install 'spadeful[demo]'"
 
 
 def squared_distances(x: Floats, y: Floats) -> Floats:
@@ -71,10 +77,45 @@ def path_rows(path: MassPath) -> Iterator[tuple[str, ...]]:
         yield f"{mass:g}", f"{plan.value:.4f}", f"{price:.3f}", f"{abs(plan.gap):.0e}"
 
 
-def run(output: str | Path, force: bool = False) -> Path:
-    """Solve, print two small tables, write a picture; returns where it is."""
-    check_free(output, force)
+def missing(*packages: str) -> list[str]:
+    """Those of the packages that are not installed."""
+    return [name for name in packages if find_spec(name) is None]
+
+
+def run(
+    folder: str | Path,
+    force: bool = False,
+    *,
+    quick: bool = False,
+    data: str | Path | None = None,
+    seed: int = 0,
+    iterations: int | None = None,
+) -> None:
+    """Transport first, which takes a second, then domain adaptation; pictures go to the folder."""
     console = Console()
+    lacking = missing("matplotlib", *ADAPTATION)
+    adapts = not quick and not lacking
+    if data is not None and quick:
+        raise ValueError("--data is for domain adaptation, which --quick leaves out. Pass one of them.")
+    if data is not None and lacking:
+        raise ImportError(f"--data needs {', '.join(lacking)}: {INSTALL}")
+    first, *others = (check_free(Path(folder, name), force) for name in (PICTURES if adapts else PICTURES[:1]))
+    if adapts:
+        from spadeful import demo_digits
+
+        setting = demo_digits.setting_of(data, iterations)
+    drawn = show_transport(console)
+    if "matplotlib" not in lacking:
+        console.print(f"Picture: {figures.save(draw(*drawn), first, force)}", soft_wrap=True)
+    if adapts:
+        demo_digits.run(setting, others, force, seed)
+    elif lacking and not quick:
+        skipped = "Domain adaptation" + (" and pictures are" if "matplotlib" in lacking else " is")
+        console.print(f"{skipped} left out, for want of {', '.join(lacking)}: {INSTALL}", soft_wrap=True, markup=False)
+
+
+def show_transport(console: Console) -> tuple[Example, MassPath]:
+    """Print two small tables; returns what is to be drawn."""
     example = example_one()
     title = "Example 1 of the paper: a batch of 3 + 3 of 5 + 5 points"
     headings: tuple[str, ...] = ("mass", "value", "duality gap", "mappings", "misspecified")
@@ -87,7 +128,4 @@ def run(output: str | Path, force: bool = False) -> Path:
     headings = "mass", "value", "price", "duality gap"
     console.print(table_of("Every mass between two clouds of 1000 points", headings, path_rows(path)))
     console.print(f"{len(path.prices)} optimal plans in one solve of {seconds * 1000:.0f} ms.")
-
-    written = figures.save(draw(example, path), output, force)
-    console.print(f"Picture: {written}")
-    return written
+    return example, path

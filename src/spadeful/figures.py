@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -260,10 +260,7 @@ def draw_curves(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
 
 def draw_embedding(axes: Axes, source: tuple[Any, Any], target: tuple[Any, Any]) -> None:
     """The features of two domains in the plane (t-SNE), coloured by class: source hollow, target full."""
-    from sklearn.manifold import TSNE
-
-    both = np.concatenate([source[0], target[0]])
-    flat = TSNE(perplexity=min(30.0, (len(both) - 1) / 3), random_state=0, init="pca").fit_transform(both)
+    flat = in_the_plane(source[0], target[0])
     split = len(source[0])
     look: dict[str, Any] = {"s": 14, "linewidths": 0.8}
     hollow, filled = ([f"C{int(label) % 10}" for label in labels] for _, labels in (source, target))
@@ -273,3 +270,73 @@ def draw_embedding(axes: Axes, source: tuple[Any, Any], target: tuple[Any, Any])
     axes.scatter([], [], marker="x", c="0.3", label="target")
     axes.set(xticks=[], yticks=[], title="Features of the test sets, coloured by class (t-SNE)")
     axes.legend(frameon=False)
+
+
+def draw_sheet(axes: Axes, x: NDArray[Any], y: Indices, title: str, colour: str, rows: int = 4) -> None:
+    """Some images (n, H, W) of every class: a column a class."""
+    columns = [np.flatnonzero(y == label)[:rows] for label in np.unique(y)]
+    height, width = x.shape[1:]
+    sheet = np.zeros((rows * (height + 1), len(columns) * (width + 1)))
+    for j, column in enumerate(columns):
+        for i, which in enumerate(column):
+            sheet[i * (height + 1) :, j * (width + 1) :][:height, :width] = x[which]
+    axes.imshow(sheet[:-1, :-1], cmap="gray_r", interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
+    axes.set_title(title, color=colour, fontsize="medium", loc="left")
+    axes.spines[:].set_visible(False)
+
+
+def draw_frequencies(axes: Axes, source: Indices, target: Indices) -> None:
+    """How frequent the classes are on either side."""
+    classes = np.arange(max(source.max(), target.max()) + 1)
+    for place, labels, colour, name in ((-0.2, source, SOURCE, "source"), (0.2, target, TARGET, "target")):
+        shares = 100 * np.bincount(labels, minlength=len(classes)) / len(labels)
+        axes.bar(classes + place, shares, 0.38, color=colour, label=name)
+    axes.set(xticks=classes, xlim=(-0.5, len(classes) - 0.5), ylabel="share, %")
+    axes.tick_params(axis="x", length=0)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_methods(axes: Axes, curves: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> None:
+    """The accuracy of every method against the iteration, listed from the best end to the worst."""
+    looks = zip(("0.45", WRONG, "#cc79a7", TARGET, RIGHT), ("--", "-", "-", "-", "-"), "sv^oD", strict=True)
+    for (name, (at, accuracies)), (colour, line, marker) in zip(curves.items(), looks, strict=False):
+        axes.plot(at, accuracies, color=colour, ls=line, marker=marker, ms=5, label=f"{name}, {accuracies[-1]:.1f} %")
+    axes.set(xlabel="iteration of the adaptation", ylabel="accuracy on the target, %")
+    handles, names = axes.get_legend_handles_labels()
+    ends = [accuracies[-1] for _, accuracies in curves.values()]
+    order = np.argsort(ends, kind="stable")[::-1]
+    axes.legend([handles[i] for i in order], [names[i] for i in order], loc="best", frameon=False)
+    axes.grid(axis="y", color="0.9")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_digits(axes: Axes, source: tuple[Any, Any], target: tuple[Any, Any], guesses: Indices) -> None:
+    """The features of two domains in the plane (t-SNE), each point as its class; the target's wrong guesses in red."""
+    flat = in_the_plane(source[0], target[0])
+    split = len(source[0])
+    right = guesses == target[1]
+    everywhere = np.concatenate([source[1], target[1]])
+    parts = (
+        (np.arange(len(flat)) < split, "0.72", "source"),
+        (np.concatenate([np.zeros(split, bool), right]), TARGET, "target, right"),
+        (np.concatenate([np.zeros(split, bool), ~right]), WRONG, "target, wrong"),
+    )
+    for which, colour, name in parts:
+        for label in np.unique(everywhere):
+            at = flat[which & (everywhere == label)]
+            axes.scatter(at[:, 0], at[:, 1], marker=f"${label}$", s=26, color=colour, linewidths=0)
+        axes.scatter([], [], marker="o", color=colour, label=name)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_color("0.8")
+
+
+def in_the_plane(x: Floats, y: Floats) -> Floats:
+    """Two clouds, one after the other, in the plane by t-SNE."""
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    both = np.concatenate([x, y])
+    with threadpool_limits(1):  # a thousand points make its threads wait for each other most of the time
+        flat: Floats = TSNE(perplexity=min(30.0, (len(both) - 1) / 3), random_state=0, init="pca").fit_transform(both)
+    return flat
