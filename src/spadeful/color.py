@@ -32,10 +32,14 @@ Points = NDArray[np.float32]  # colours as they are compared (n, 3)
 
 #: Matched colours from which the move of another colour is averaged, unless said.
 NEIGHBORS = 16
+#: Colours farther away than this count only for colours that have none nearer.
+REACH = 0.1
 #: Entries of plans that are added up in one go.
 ENTRIES = 1 << 22
 #: Colours that are moved in one go.
 COLORS = 1 << 16
+#: Matched colours whose channels agree in so many bits are put together: the mean of many is without grain.
+CELL_BITS = 5
 #: Sweeps of k-means, after which a palette hardly changes any more.
 SWEEPS = 12
 #: From linear sRGB to XYZ (IEC 61966-2-1), each relative to the white that the three channels add up to.
@@ -77,7 +81,8 @@ def transfer_colors(source: Any, target: Any, problem: Problem, **options: Unpac
         A pixel that received no mass moves as its nearest matched colours do, in the mean (the default), or keeps its
         colour.
     neighbors : int
-        How many nearest matched colours that mean is over, 16 unless said.
+        How many nearest matched colours that mean is over, 16 unless said. Colours whose channels agree in their first
+        five bits, or that have one colour of the palette, count as one.
     smooth : bool
         Let every pixel move as the nearest matched colours do, its own among them. Without it (the default, the
         paper's algorithm) each pixel has its own mean, over the batches that it was in: grainy where these are few.
@@ -165,9 +170,11 @@ class ColorTransfer:
     def _mean_moves(self, points: Points) -> Floats:
         nearest = np.arange(1, min(self.neighbors, len(self.colors)) + 1)
         away, which = self._tree.query(points, nearest, workers=all_cores())
-        # What is farthest hardly counts, so that the mean does not jump where another colour takes its place.
-        share = away / np.where(away[:, -1:] > 0, away[:, -1:], 1.0)
-        weights = self.masses[which] * np.exp(-4 * share**2)
+        # Weights fall to nothing at the farthest, so that the mean does not jump where another colour takes its place,
+        # and nearer than that where it is far: a rare colour is not to move as the many of another hue do.
+        reach = np.minimum(away[:, -1:], np.maximum(REACH, 2 * away[:, :1]))
+        fall = np.maximum(1 - (away / np.where(reach > 0, reach, 1.0)) ** 2, 1e-6)
+        weights = self.masses[which] * fall**2
         weights /= weights.sum(axis=1, keepdims=True)
         return np.asarray(np.einsum("nk,nkd->nd", weights, self.moves[which]))
 
@@ -253,52 +260,59 @@ def transfer(
         if m > len(picture.levels):
             seen = len(picture.levels)
             raise ValueError(f"batch_size must be at most the visible pixels of {name}, {seen}. Got {m} instead.")
-    cells, others = (Cells.read(picture.levels, space, size, seed) for picture in pictures)
-    x, y = cells.points, others.points
+    cells, other = Cells.read(pictures[0].levels, space, size, seed), pictures[1].levels
+    x, y = cells.points, to_points(other, space) if size is None else Cells.read(other, space, size, seed).points
     batches = sampled(len(x), m, k, False, seed, 0, None, "x"), sampled(len(y), m, k, False, seed, 1, None, "y")
     engine = Engine(x, y, problem, "sqeuclidean", batches, n_jobs, 1e-6, 10_000, None, progress, settings)
     return (
-        finish(pictures[0], cells, moved, space, neighbors, unmatched, smooth, size is None and not smooth)
-        for moved in add_up(engine, k)
+        finish(pictures[0], cells, moved, its, space, neighbors, unmatched, smooth, size is None and not smooth)
+        for moved, its in add_up(engine, k)
     )
 
 
 class Moved(NamedTuple):
-    """What Algorithm 4 adds up for the pixels that were drawn: their mass, and how it moves them in sum."""
+    """What Algorithm 4 adds up for the pixels that received mass: how much, and how it moves them in sum."""
 
     pixels: Indices
     masses: Floats
-    sums: Floats
-    settings: dict[str, Any]
+    sums: Floats  # (n, 3)
+
+    @staticmethod
+    def read(plan: Any, x: Points, y: Points) -> Moved:
+        pixels = np.flatnonzero(np.diff(plan.indptr))
+        sent = plan[pixels]
+        masses = row_masses(sent)
+        return Moved(pixels, masses, sent @ y - masses[:, None] * x[pixels])
+
+    def plus(self, other: Moved) -> Moved:
+        pixels, where = np.unique(np.concatenate([self.pixels, other.pixels]), return_inverse=True)
+        numbers = [np.concatenate([self.masses, other.masses]), *np.concatenate([self.sums, other.sums]).T]
+        masses, *sums = (np.bincount(where, each).astype(np.float64) for each in numbers)
+        return Moved(pixels, masses, np.stack(sums, axis=1))
 
 
-def add_up(engine: Engine, k: int) -> list[Moved]:
-    """Solve the pairs of batches, as many at a time as there is memory for their plans."""
-    batches, numbers = engine.batches[0], np.arange(k)
-    m, n = batches.batch_size, len(engine.x)
-    several = engine.problem if isinstance(engine.problem, tuple) else (None,)
-    drawn = np.unique(batches.draw(numbers)) if k * m < n else np.arange(n)
-    masses, sums = np.zeros((len(several), len(drawn))), np.zeros((len(several), len(drawn), 3))
-    step = max(1, ENTRIES // (m * m if engine.dense else 2 * m * len(several)))
+def add_up(engine: Engine, k: int) -> list[tuple[Moved, dict[str, Any]]]:
+    """Solve the pairs of batches, as many at a time as there is memory for their plans; with the settings of each."""
+    m, numbers = engine.batches[0].batch_size, np.arange(k)
+    each = len(engine.problem) if isinstance(engine.problem, tuple) else 1
+    step = max(1, ENTRIES // (m * m if engine.dense else 2 * m * each))
+    total: list[Moved] = []
     with progress_bar("pairs of batches", k, engine.progress and step < k) as advance:
         engine = engine._replace(progress=engine.progress and step >= k)
         for start in range(0, k, step):
             part = numbers[start : start + step]
-            for at, result in enumerate(engine.run_masses(part, part, np.full(len(part), 1 / k), keep_plan=True)):
-                rows = np.flatnonzero(np.diff(result.plan.indptr))
-                plan, where = result.plan[rows], np.searchsorted(drawn, rows)
-                mass = row_masses(plan)
-                masses[at, where] += mass
-                sums[at, where] += plan @ engine.y - mass[:, None] * engine.x[rows]
+            results = engine.run_masses(part, part, np.full(len(part), 1 / k), keep_plan=True)
+            some = [Moved.read(result.plan, engine.x, engine.y) for result in results]
+            total = [old.plus(new) for old, new in zip(total, some, strict=True)] if total else some
             advance(len(part))
-    its = [engine.settings | ({} if mass is None else {"mass": mass}) for mass in several]
-    return [Moved(drawn, *each) for each in zip(masses, sums, its, strict=True)]
+    return list(zip(total, (result.settings for result in results), strict=True))
 
 
 def finish(
     picture: Picture,
     cells: Cells,
     moved: Moved,
+    settings: dict[str, Any],
     space: Space,
     neighbors: int,
     unmatched: str,
@@ -306,15 +320,11 @@ def finish(
     alone: bool,
 ) -> Transferred:
     """The picture, from what its pixels add up to: of each alone, or of all of a colour together."""
-    masses, sums = cells.pool(moved)
+    masses, colors, moves = cells.pool(moved)
     has = masses > 0
     if not has.any():
         raise ValueError("The problem must move some mass. It moved none; raise tau, or choose another problem.")
-    moves = np.zeros_like(sums)
-    moves[has] = sums[has] / masses[has, None]
-    where_to = ColorTransfer(
-        cells.colors[has], moves[has].astype(np.float32), masses[has], space, neighbors, moved.settings
-    )
+    where_to = ColorTransfer(colors[has], moves[has], masses[has], space, neighbors, settings)
     received = np.zeros(len(cells.where)) if alone else masses[cells.labels][cells.where]
     if alone:
         received[moved.pixels] = moved.masses
@@ -329,10 +339,8 @@ def finish(
         table[others] = where_to.move(cells.levels[others])
     levels = table[cells.where]
     if alone:
-        sent = moved.masses > 0
-        pixels = moved.pixels[sent]
-        points = cells.points_of(pixels) + moved.sums[sent] / moved.masses[sent, None]
-        levels[pixels] = to_levels(points, space, levels.dtype)
+        points = cells.colors[cells.where[moved.pixels]] + moved.sums / moved.masses[:, None]
+        levels[moved.pixels] = to_levels(points, space, levels.dtype)
     return Transferred(picture.filled(levels), picture.spread(received), where_to)
 
 
@@ -383,34 +391,37 @@ class Picture(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """The distinct colours of an image, which of them each pixel has, and what they are reduced to."""
+    """The distinct colours of an image, which of them each pixel has, and which are put together."""
 
     levels: Levels  # (u, 3)
     where: NDArray[np.int32]  # (n,)
-    colors: Points  # (c, 3): all of them, or a palette
+    colors: Points  # (u, 3): as they are compared, reduced to a palette if there is one
     labels: NDArray[np.int32]  # (u,)
 
     @staticmethod
     def read(levels: Levels, space: Space, size: int | None, seed: int) -> Cells:
         each, where = distinct(levels)
         colors = to_points(each, space)
-        if size is None or len(each) <= size:
-            return Cells(each, where, colors, np.arange(len(each), dtype=np.int32))
-        return Cells(each, where, *find_palette(colors, np.bincount(where).astype(np.float64), size, seed))
+        if size is None:
+            return Cells(each, where, colors, distinct(each >> (8 * each.itemsize - CELL_BITS))[1])
+        palette, labels = find_palette(colors, np.bincount(where).astype(np.float64), size, seed)
+        return Cells(each, where, palette[labels], labels)
 
     @property
     def points(self) -> Points:
-        """The reduced colour of each pixel."""
-        return self.colors[self.labels][self.where]
+        """The colour of each pixel, as it is compared."""
+        return self.colors[self.where]
 
-    def points_of(self, pixels: Indices) -> Points:
-        return self.colors[self.labels[self.where[pixels]]]
-
-    def pool(self, moved: Moved) -> tuple[Floats, Floats]:
-        """Masses (c,) and sums (c, 3) of the pixels of each reduced colour."""
-        own = self.labels[self.where[moved.pixels]]
-        each: list[Any] = [np.bincount(own, numbers, len(self.colors)) for numbers in (moved.masses, *moved.sums.T)]
-        return each[0], np.stack(each[1:], axis=1)
+    def pool(self, moved: Moved) -> tuple[Floats, Points, Points]:
+        """Of each cell the mass (c,), and the colour (c, 3) and the move (c, 3) of its pixels in the mean."""
+        own, count = self.where[moved.pixels], int(self.labels.max()) + 1
+        colors = self.colors[own] * moved.masses[:, None]
+        numbers = np.column_stack([moved.masses, colors, moved.sums])
+        sums: Floats = np.stack([np.bincount(self.labels[own], each, count) for each in numbers.T], axis=1).astype(
+            float
+        )
+        means = (sums[:, 1:] / np.where(sums[:, :1] > 0, sums[:, :1], 1.0)).astype(np.float32)
+        return sums[:, 0], means[:, :3], means[:, 3:]
 
 
 def distinct(levels: Levels) -> tuple[Levels, NDArray[np.int32]]:
@@ -437,6 +448,8 @@ def find_palette(colors: Points, weights: Floats, size: int, seed: int) -> tuple
 
     A tree finds the nearest of thousands of centres among three channels far quicker than a general k-means does.
     """
+    if size >= len(colors):
+        return colors, np.arange(len(colors), dtype=np.int32)
     rng = np.random.default_rng(seed)
     centres = colors[rng.choice(len(colors), size, replace=False, p=weights / weights.sum())].astype(np.float64)
     for _ in range(SWEEPS):
