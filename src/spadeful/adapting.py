@@ -20,13 +20,14 @@ from spadeful.adapt.call import adapt, measure, predict
 from spadeful.adapt.config import METHODS, Config, read_config
 from spadeful.adapt.data import NAMES, Pair, source_and_target
 from spadeful.adapt.networks import Network, network_for
+from spadeful.adapt.selection import RULES
 from spadeful.adapt.train import Record, TrainingError
 from spadeful.files import replacing
 
 #: Points of each domain that the picture of the features shows.
 SHOWN = 500
 
-NO_BEST = "There is no best checkpoint, as the target has no labels"
+SETS = ("source", "target")
 
 
 def build(config: Config, pair: Pair) -> Network:
@@ -80,7 +81,7 @@ def run(
             progress=progress,
         )
     if fabric.is_global_zero:
-        result = {"best": record.best, "last": record.rows[-1]}
+        result = {rule: record.chosen(rule) for rule in RULES} | {"last": record.rows[-1]}
         with replacing(folder / "result.json", force=True) as temporary:
             temporary.write_text(json.dumps(result, indent=1) + "\n")
         if picture:
@@ -115,13 +116,14 @@ def draw(network: Network, pair: Pair, record: Record, folder: Path, device: Any
 
 
 def summary(record: Record, config: Config, folder: Path) -> Table:
-    table = Table("", "best", "last", title=f"{config.source} to {config.target}, {record.rows[-1]['phase']}")
-    for name in record.rows[-1]:
-        if name.endswith(("accuracy", "entropy")):
-            shown = [f"{float(row[name]):.2f}" if name in row else "-" for row in (record.best, record.rows[-1])]
-            table.add_row(name.replace("_", " "), *shown)
-    how = "Best by the accuracy on the target's test labels" if record.best else NO_BEST
-    table.caption = f"{how}. Written to {folder}"
+    """What each rule of selection would have kept."""
+    title = f"{config.source} to {config.target}, {record.rows[-1]['phase']}"
+    table = Table("checkpoint", "iteration", "source, %", "target, %", title=title)
+    for name, row in {**{rule: record.chosen(rule) for rule in RULES}, "last": record.rows[-1]}.items():
+        if row:
+            shown = [f"{row[f'{part}_accuracy']:.2f}" if f"{part}_accuracy" in row else "-" for part in SETS]
+            table.add_row(name + (" (kept)" if name == config.select else ""), str(row["iteration"]), *shown)
+    table.caption = f"Kept: the best by {RULES[config.select].meaning}. Written to {folder}"
     return table
 
 
@@ -131,13 +133,14 @@ def evaluate(folder: str | Path, data: str | Path | None = None, which: str = "b
     config = read_config(folder / "config.json", {})
     pair = source_and_target(config.source, config.target, data)
     network = build(config, pair)
-    if which == "best" and pair.target_test.y is None:
-        raise ValueError(f"{NO_BEST}. Pass --last to test the last one.")
-    tensors, _ = states.read(folder / {"best": states.BEST, "last": states.LAST}[which])
+    checkpoint = folder / {"best": states.BEST, "last": states.LAST}[which]
+    if which == "best" and not checkpoint.exists():
+        raise ValueError(f"{folder} has no best checkpoint by the rule {config.select}. Pass --last for the last one.")
+    tensors, _ = states.read(checkpoint)
     states.unpack(tensors, {"network": network})
     found = measure(network, {"source": pair.source_test, "target": pair.target_test})
     table = Table("set", "accuracy, %", title=f"{folder}, {which} checkpoint")
-    for name in ("source", "target"):
+    for name in SETS:
         if f"{name}_accuracy" in found:
             table.add_row(name, f"{found[f'{name}_accuracy']:.2f}")
     test = pair.target_test
@@ -149,14 +152,16 @@ def evaluate(folder: str | Path, data: str | Path | None = None, which: str = "b
     return table
 
 
-def listing() -> tuple[Table, Table]:
-    """The methods and the sets of data that there are."""
-    methods, sets = Table("method", "what it is"), Table("data")
+def listing() -> tuple[Table, ...]:
+    """The methods, the rules of selection and the sets of data that there are."""
+    methods, rules, sets = Table("method", "what it is"), Table("select", "what the best checkpoint has"), Table("data")
     for name, method in METHODS.items():
         methods.add_row(name, method.meaning)
+    for name, rule in RULES.items():
+        rules.add_row(name, f"{'most' if rule.sign > 0 else 'least'} of {rule.meaning}")
     for name in NAMES:
         sets.add_row(name)
-    return methods, sets
+    return methods, rules, sets
 
 
 def show(*tables: Table) -> None:

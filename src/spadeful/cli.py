@@ -724,7 +724,7 @@ def evaluate(
 @app.command()
 def reproduce(
     experiment: Annotated[Path, typer.Argument(help="A file of reproduce/, such as reproduce/digits.toml.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The .json file for the results.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .json file for the results; beside it a .png.")],
     runs: Annotated[Path, typer.Option(help="The folder for the runs; one that was interrupted is gone on with.")],
     full: Annotated[bool, typer.Option("--full", help="At the length of the paper, not at that for a CPU.")] = False,
     n_jobs: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
@@ -736,8 +736,11 @@ def reproduce(
         from spadeful import adapting, reproducing
         from spadeful.files import check_free
 
+        picture = output.with_suffix(".png")
         check_free(output, force)
+        check_free(picture, force)
         chosen = reproducing.read_experiment(experiment, short=not full)
         results = reproducing.reproduce(chosen, runs, data=data, n_jobs=n_jobs, progress=True)
         reproducing.write(results, output, force)
+        reproducing.draw(results, picture, force)
         adapting.show(reproducing.summary(results))

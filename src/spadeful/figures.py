@@ -297,10 +297,19 @@ def draw_frequencies(axes: Axes, source: Indices, target: Indices) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def draw_methods(axes: Axes, curves: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> None:
+#: The colour, line and marker of a method, the same in every picture; two stages are dashed.
+LOOKS = {
+    "source-only": ("0.45", ":", "s"),
+    **{f"{kind}-ot": (WRONG, line, "v") for kind, line in (("m", "-"), ("ts", "--"))},
+    **{f"{kind}-uot": ("#cc79a7", line, "^") for kind, line in (("m", "-"), ("ts", "--"))},
+    **{f"{kind}-pot": (TARGET, line, "o") for kind, line in (("m", "-"), ("ts", "--"))},
+}
+
+
+def draw_methods(axes: Axes, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
     """The accuracy of every method against the iteration, listed from the best end to the worst."""
-    looks = zip(("0.45", WRONG, "#cc79a7", TARGET, RIGHT), ("--", "-", "-", "-", "-"), "sv^oD", strict=True)
-    for (name, (at, accuracies)), (colour, line, marker) in zip(curves.items(), looks, strict=False):
+    for name, (at, accuracies) in curves.items():
+        colour, line, marker = LOOKS.get(name.lower(), (RIGHT, "-", "D"))
         axes.plot(at, accuracies, color=colour, ls=line, marker=marker, ms=5, label=f"{name}, {accuracies[-1]:.1f} %")
     axes.set(xlabel="iteration of the adaptation", ylabel="accuracy on the target, %")
     handles, names = axes.get_legend_handles_labels()

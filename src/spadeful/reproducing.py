@@ -29,8 +29,10 @@ from typing import Any
 from joblib import Parallel, delayed
 from rich.table import Table
 
+from spadeful import figures
 from spadeful.adapt import states
 from spadeful.adapt.config import Config, make_config, read_config, read_settings
+from spadeful.adapt.selection import RULES
 from spadeful.adapting import run as adapt
 from spadeful.files import replacing
 from spadeful.progress import progress_bar
@@ -38,6 +40,8 @@ from spadeful.progress import progress_bar
 PARTS = {"title", "note", "settings", "runs", "short", "paper"}
 #: A run, its folder, and the folder of its warm-up.
 Wanted = tuple[Config, Path, Path | None]
+#: What the results of a run tell of: the choice of each rule, and the end.
+CHECKPOINTS = (*RULES, "last")
 FIELDS = {spec.name for spec in dataclasses.fields(Config)}
 
 
@@ -175,11 +179,45 @@ def write(results: dict[str, Any], path: str | Path, force: bool = False) -> Non
         temporary.write_text(json.dumps(results, indent=1) + "\n")
 
 
+#: Settings that a picture can show the accuracy against.
+AXES = {"mass": "mass s", "n_batches": "mini-batches k", "batch_size": "size m of a mini-batch"}
+#: Pairs of domains that get a panel each; the mean of more is shown.
+PANELS = 4
+
+
+def draw(results: dict[str, Any], path: str | Path, force: bool = False) -> None:
+    """The accuracy on the target by method: against the setting that the runs differ in, or else the iteration."""
+    runs = results["runs"]
+    axis = next((name for name in AXES if len({run["config"][name] for run in runs}) > 2), None)
+    tasks = list(dict.fromkeys((run["config"]["source"], run["config"]["target"]) for run in runs))
+    panels = {f"{a} to {b}": [(a, b)] for a, b in tasks} if len(tasks) <= PANELS else {f"mean of {len(tasks)}": tasks}
+    figure = figures.new_figure(5.5 * len(panels), 4)
+    for axes, (title, shown) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        curves: dict[str, dict[float, list[float]]] = {}
+        for run in runs:
+            config = run["config"]
+            if (config["source"], config["target"]) in shown:
+                curve = curves.setdefault(config["method"], {})
+                for at, accuracy in points_of(run, axis):
+                    curve.setdefault(at, []).append(accuracy)
+        means = {name: ([*sorted(c)], [mean(c[at]) for at in sorted(c)]) for name, c in curves.items()}
+        figures.draw_methods(axes, means)
+        axes.set(title=title, xlabel=AXES[axis] if axis else "iteration", ylabel="accuracy on the target, %")
+    figures.save(figure, path, force)
+
+
+def points_of(run: dict[str, Any], axis: str | None) -> list[tuple[float, float]]:
+    if axis:
+        return [(run["config"][axis], run["last"]["target_accuracy"])]
+    adapted = [row for row in run["rows"] if row["phase"] == run["last"]["phase"]]
+    return [(row["iteration"], row["target_accuracy"]) for row in adapted]
+
+
 def summary(results: dict[str, Any]) -> Table:
-    """The accuracy on the target over the seeds: of the best checkpoint, as the paper reports it, and of the last."""
-    table = Table("run", "seeds", "best", "last", "paper", title=results["title"], title_justify="left")
+    """The accuracy on the target over the seeds, of the checkpoint that each rule of selection chooses."""
+    table = Table("run", "seeds", *CHECKPOINTS, "paper", title=results["title"], title_justify="left")
     for name, runs in over_seeds(results):
-        shown = [spread([float(run[which]["target_accuracy"]) for run in runs]) for which in ("best", "last")]
+        shown = [spread([float(run[which]["target_accuracy"]) for run in runs]) for which in CHECKPOINTS]
         paper = results["paper"].get(name)
         table.add_row(name, str(len(runs)), *shown, "" if paper is None else f"{paper:.2f}")
     if results["missing"]:

@@ -16,6 +16,7 @@ from spadeful.adapt.domain import Domain
 from spadeful.adapt.methods.base import Method
 from spadeful.adapt.methods.source_only import SourceOnly
 from spadeful.adapt.networks import network_for
+from spadeful.adapt.selection import soft_neighbourhood_density
 from spadeful.adapt.streams import DomainStream, LoaderStream, Stream, in_batches
 from spadeful.adapt.train import Phase, Record, Training, train
 
@@ -50,7 +51,7 @@ def predict(network: nn.Module, data: Domain | Iterable[Any], device: Any = "cpu
 
 
 def measure(network: nn.Module, sets: dict[str, Domain], device: Any = "cpu") -> dict[str, float]:
-    """The accuracy on each set in per cent, where it has labels, and the mean entropy of the predictions."""
+    """The accuracy on each set in per cent, where it has labels; the mean entropy and density of the predictions."""
     found = {}
     for name, domain in sets.items():
         _, logits = predict(network, domain, device)
@@ -59,6 +60,7 @@ def measure(network: nn.Module, sets: dict[str, Domain], device: Any = "cpu") ->
             found[f"{name}_accuracy"] = 100 * float(right)
         probabilities = softmax(logits.double(), dim=1)
         found[f"{name}_entropy"] = float(torch.special.entr(probabilities).sum(1).mean())
+        found[f"{name}_density"] = soft_neighbourhood_density(probabilities.float())
     return found
 
 

@@ -53,6 +53,7 @@ class Config:
     weight_decay: float = 0.0
     bottleneck: int = 512
     evaluate_every: int = 25
+    select: str = "density"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -85,6 +86,7 @@ class Config:
             momentum=self.momentum,
             weight_decay=self.weight_decay,
             evaluate_every=self.evaluate_every,
+            select=self.select,
             seed=self.seed,
         )
 

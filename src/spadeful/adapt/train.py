@@ -19,6 +19,7 @@ from torch.optim import Optimizer
 
 from spadeful.adapt import states
 from spadeful.adapt.methods.base import Batch, Method
+from spadeful.adapt.selection import check_rule, chosen
 from spadeful.adapt.streams import Prefetched, Stream
 from spadeful.files import replacing
 from spadeful.progress import progress_bar
@@ -36,7 +37,8 @@ class Training:
     """How long and how fast to train.
 
     The learning rate at progress q, from 0 to 1, is `lr` ("constant") or lr (1 + 10 q)^-0.75 ("annealed", the
-    paper's for images). The classifier and a method's own modules learn `head_lr` times as fast.
+    paper's for images). The classifier and a method's own modules learn `head_lr` times as fast. `select` is the
+    rule, one of `selection.RULES`, by which the best checkpoint is chosen.
     """
 
     iterations: int
@@ -48,13 +50,14 @@ class Training:
     weight_decay: float = 0.0
     evaluate_every: int = 50
     seed: int = 0
-    select: str = "target_accuracy"  # the measure of the best checkpoint
+    select: str = "density"
 
     def __post_init__(self) -> None:
         for name in ("iterations", "evaluate_every"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1. Got {value!r} instead.")
+        check_rule(self.select)
         if not (0 < self.lr < math.inf and 0 < self.head_lr < math.inf):
             raise ValueError(f"lr and head_lr must be above 0. Got {self.lr!r} and {self.head_lr!r} instead.")
         if self.optimizer not in ("adam", "sgd") or self.schedule not in ("constant", "annealed"):
@@ -95,18 +98,20 @@ class Phase:
 
 @dataclass
 class Record:
-    """What a run has been through: the measures at each evaluation, and the best of them."""
+    """What a run has been through: the measures at each evaluation, and which of them it calls the best."""
 
-    rows: list[dict[str, float | str]]
-    best: dict[str, Any]
+    rows: list[dict[str, Any]]
+    select: str
 
-    def add(self, row: dict[str, Any], select: str) -> bool:
-        """Note an evaluation; whether it is the best so far."""
-        self.rows.append(row)
-        if select not in row or row[select] <= self.best.get(select, -math.inf):
-            return False
-        self.best = dict(row)
-        return True
+    def chosen(self, rule: str) -> dict[str, Any]:
+        """The best evaluation of the last phase by a rule of `selection.RULES`; empty if it cannot be told."""
+        iterations = [row["iteration"] for row in self.rows]
+        begins = [at for at in range(1, len(iterations)) if iterations[at] <= iterations[at - 1]]
+        return chosen(self.rows[max(begins, default=0) :], rule)
+
+    @property
+    def best(self) -> dict[str, Any]:
+        return self.chosen(self.select)
 
     def write(self, folder: Path) -> None:
         names = list(dict.fromkeys(name for row in self.rows for name in row))
@@ -142,8 +147,6 @@ class Run:
     def go(self, number: int, phase: Phase, first: int) -> None:
         """One phase, from its iteration `first`."""
         method, training = phase.method, phase.training
-        if not first:
-            self.record.best = {}  # the best of a run is of its last phase
         if self.saved is None:
             torch.manual_seed(training.seed + number)
         own = method.modules(*self.sizes)
@@ -175,8 +178,8 @@ class Run:
                 "seconds": (time.perf_counter() - since) / len(losses),
                 **self.evaluate(self.network),
             }
-            is_best = self.record.add(row, training.select)
-            self.keep(parts, optimizer, {"phase": number, "iteration": done, "batch": self.drawn}, is_best)
+            self.record.rows.append(row)
+            self.keep(parts, optimizer, {"phase": number, "iteration": done, "batch": self.drawn})
             losses, since = [], time.perf_counter()
 
     def backward(self, method: Method, model: Any, iteration: int) -> Iterator[float]:
@@ -191,12 +194,12 @@ class Run:
             self.fabric.backward(loss)
             yield float(loss.detach())
 
-    def keep(self, parts: dict[str, nn.Module], optimizer: Any, where: dict[str, Any], is_best: bool) -> None:
+    def keep(self, parts: dict[str, nn.Module], optimizer: Any, where: dict[str, Any]) -> None:
         if self.folder is None:
             return
-        state = where | {"rows": self.record.rows, "best": self.record.best}
+        state = where | {"rows": self.record.rows}
         states.write(self.folder / states.LAST, states.pack(parts, optimizer), state)
-        if is_best:
+        if self.record.best == self.record.rows[-1]:
             states.copy(self.folder / states.LAST, self.folder / states.BEST)
         self.record.write(self.folder)
 
@@ -232,11 +235,11 @@ def train(
             raise FileExistsError(f"{folder} holds a run. Go on with it (resume), or choose another folder.")
         prefetched = stack.enter_context(closing(Prefetched(stream)))
         advance = stack.enter_context(progress_bar("iterations", total, progress and fabric.is_global_zero))
-        run = Run(fabric, network, prefetched, evaluate, sizes, place, advance, Record([], {}))
+        run = Run(fabric, network, prefetched, evaluate, sizes, place, advance, Record([], phases[-1].training.select))
         number, first = 0, 0
         if last is not None and last.exists():
             run.saved, state = states.read(last)
-            run.record, run.drawn = Record(state["rows"], state["best"]), state["batch"]
+            run.record.rows, run.drawn = state["rows"], state["batch"]
             number, first = state["phase"], state["iteration"]
             advance(sum(phase.training.iterations for phase in phases[:number]) + first)
         for at in range(number, len(phases)):
