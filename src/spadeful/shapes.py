@@ -43,7 +43,7 @@ def image_points(path: str | Path, n: int = 1000, seed: int = 0) -> Floats:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as missing:
-        raise ImportError("Images need Pillow: pip install 'spadeful[plot]'") from missing
+        raise ImportError("Images need Pillow: pip install 'spadeful[images]'") from missing
     try:
         with Image.open(path) as image:
             drawn = image.convert("RGBA")
