@@ -189,10 +189,10 @@ def table_of(setting: Setting, found: dict[str, Result]) -> Table:
 
 def draw_comparison(setting: Setting, found: dict[str, Result]) -> Figure:
     """The digits of both domains, how frequent they are, and the accuracy of every method on the way."""
-    figure = figures.new_figure(11, 5.2)
+    figure = figures.new_figure(12, 4.8)
     axes = figure.subplot_mosaic(
         [["source", "methods"], ["target", "methods"], ["shares", "methods"]],
-        width_ratios=[1, 1.25],
+        width_ratios=[1, 1.1],
         height_ratios=[3, 3, 1.7],
     )
     (source, x), (target, y) = (some_of(domain, len(domain)) for domain in (setting.source, setting.tested))

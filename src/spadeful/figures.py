@@ -315,7 +315,8 @@ def draw_methods(axes: Axes, curves: Mapping[str, tuple[Sequence[float], Sequenc
     handles, names = axes.get_legend_handles_labels()
     ends = [accuracies[-1] for _, accuracies in curves.values()]
     order = np.argsort(ends, kind="stable")[::-1]
-    axes.legend([handles[i] for i in order], [names[i] for i in order], loc="best", frameon=False)
+    listed = [handles[i] for i in order], [names[i] for i in order]
+    axes.legend(*listed, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)  # beside: no curve is covered
     axes.grid(axis="y", color="0.9")
     axes.spines[["top", "right"]].set_visible(False)
 
