@@ -117,12 +117,14 @@ def table(results: list[dict[str, Any]]) -> Table:
     return shown
 
 
-def options(description: str | None, file: str) -> argparse.Namespace:
-    """What the command line asks; `target` is the file to write."""
+def options(description: str | None, file: str, *folders: str) -> argparse.Namespace:
+    """What the command line asks; `target` is the file to write, `folders` are options for more of them."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small sizes and short runs")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results", metavar="DIR")
     parser.add_argument("--force", action="store_true", help="overwrite results that are there")
+    for folder in folders:
+        parser.add_argument(folder, type=Path, metavar="DIR")
     asked = parser.parse_args()
     asked.target = asked.output / file
     if asked.target.exists() and not asked.force:

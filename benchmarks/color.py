@@ -1,0 +1,202 @@
+"""Measure colour transfer between photos: speed against a loop over POT, memory, quality. Writes color.json.
+
+The photos are those of the folder that --data or SPADEFUL_DATA names. Time is processor time, ours and POT's, so that
+others on the machine do not count.
+"""
+
+from __future__ import annotations
+
+import run  # isort: skip  (first: it sets one thread before NumPy is imported)
+import os
+import resource
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ot
+from rich.console import Console
+from rich.table import Table
+
+import entropic
+import spadeful as sp
+import tables
+from goals import goal
+from measure import exponent, thread_clock
+from rivals import pot_partial
+from spadeful import figures
+from spadeful.batches import sampled
+from spadeful.coloring import small
+from spadeful.images import Photo, read_photo
+
+MASS, MASSES = 0.9, (0.7, 0.8, 0.9, 0.99, 1.0)
+M, K = 100, 10_000
+LARGE = {"lake": ("imageA.jpg", "imageB.jpg"), "tower": ("s6.jpg", "t6.jpg")}
+PAIRS = {f"{at}": (f"s{at}.{ending}", f"t{at}.{ending}") for at, ending in enumerate(4 * ["png"] + 2 * ["jpg"], 1)}
+GIB = 2**30
+
+
+def load(photos: Path, names: tuple[str, str], quick: bool = False) -> list[Any]:
+    step = 8 if quick else 1
+    return [read_photo(photos / name).pixels[::step, ::step] for name in names]
+
+
+def spent(function: Any, *args: Any, **options: Any) -> tuple[float, Any]:
+    start = thread_clock()
+    result = function(*args, **options)
+    return thread_clock() - start, result
+
+
+def loop(source: Any, target: Any, k: int, pairs: int) -> float:
+    """Seconds a pair of Algorithm 4 as one writes it without us, over the first batches of the same run."""
+    x, y = (image.reshape(-1, 3) / 255 for image in (source, target))
+    draws = [sampled(len(p), M, k, False, 0, side, None, "").draw(np.arange(pairs)) for side, p in enumerate((x, y))]
+    moved, masses = np.zeros_like(x), np.zeros(len(x))
+    start = thread_clock()
+    for rows, cols in zip(*draws, strict=True):
+        plan = pot_partial(ot.dist(x[rows], y[cols]), MASS)
+        moved[rows] += plan @ y[cols]
+        masses[rows] += plan.sum(axis=1)
+    return (thread_clock() - start) / pairs
+
+
+def measure_speed(images: list[Any], k: int, pairs: int, repeats: int) -> dict[str, Any]:
+    ks = [k // 8, k // 4, k // 2, k]
+    options: dict[str, Any] = {"batch_size": M}
+    whole = {
+        size: min(
+            spent(sp.transfer_colors, *images, sp.Partial(MASS), n_batches=size, **options)[0] for _ in range(repeats)
+        )
+        for size in ks
+    }
+    smooth, _ = spent(sp.transfer_colors, *images, sp.Partial(MASS), n_batches=k, smooth=True, **options)
+    several, _ = spent(lambda: list(sp.transfer_masses(*images, MASSES, n_batches=k, **options)))
+    rival = loop(*images, k, pairs)
+    return {
+        "pixels": [int(image.shape[0] * image.shape[1]) for image in images],
+        "seconds": whole[k],
+        "smooth": smooth,
+        "by k": [{"k": size, "seconds": seconds} for size, seconds in whole.items()],
+        "exponent": exponent(ks, whole.values()),
+        "a pair more": (whole[k] - whole[k // 4]) / (k - k // 4),
+        "several masses": several,
+        "to one mass": several / whole[k],
+        "POT a pair": rival,
+        "to loop": rival * k / whole[k],
+    }
+
+
+def peak(photos: Path, several: bool, quick: bool) -> int:
+    """The most memory of a process that transfers the colours of 12 megapixels, in bytes."""
+    from PIL import Image
+
+    size = (400, 300) if quick else (4000, 3000)
+    images = [np.asarray(Image.fromarray(image).resize(size)) for image in load(photos, LARGE["lake"])]
+    if several:
+        for _ in sp.transfer_masses(*images, MASSES, n_batches=100 if quick else K):
+            pass
+    else:
+        sp.transfer_colors(*images, sp.Partial(MASS), n_batches=100 if quick else K, smooth=True)
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def measure_memory(photos: Path, quick: bool) -> dict[str, int]:
+    found = {}
+    for name, several in (("one mass", False), ("five masses", True)):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            found[name] = pool.submit(peak, photos, several, quick).result()
+    return found
+
+
+def sliced(image: Any, other: Any) -> float:
+    """The sliced Wasserstein distance between the colours of two images, in levels of 255."""
+    directions = np.random.default_rng(0).normal(size=(3, 64))
+    directions /= np.linalg.norm(directions, axis=0)
+    shares = (np.arange(2000) + 0.5) / 2000
+    one, two = (np.quantile(each.reshape(-1, 3)[::7] @ directions, shares, axis=0) for each in (image, other))
+    return float(np.sqrt(np.mean((one - two) ** 2)))
+
+
+def measure_quality(name: str, photos: Path, sheets: Path | None, quick: bool) -> dict[str, Any]:
+    source, target = load(photos, PAIRS[name], quick)
+    k = 100 if quick else K
+    count = source.shape[0] * source.shape[1]
+    drawn = np.unique(sampled(count, M, k, False, 0, 0, None, "").draw(np.arange(k)))
+    cases, pictures = [], {"source": small(Photo(source))}
+    for mass, result in zip(MASSES, sp.transfer_masses(source, target, MASSES, n_batches=k), strict=True):
+        smooth = result.transfer.apply(source)  # what smooth=True gives
+        left = float((result.masses.ravel()[drawn] == 0).mean())
+        distances = {"distance": sliced(result.image, target), "distance, smooth": sliced(smooth, target)}
+        cases.append({"mass": mass, **distances, "unmatched": result.unmatched, "unmatched of drawn": left})
+        pictures["m-OT" if mass == 1 else f"m-POT, s = {mass:g}"] = small(Photo(smooth))
+        if mass == MASS:
+            pictures[f"pixel by pixel, s = {mass:g}"] = small(Photo(result.image))
+    if sheets:
+        pictures["target"] = small(Photo(target))
+        figure = figures.new_figure(8, 3)
+        figures.draw_recolored(figure, pictures)
+        figures.save(figure, sheets / f"color-{name}.png", force=True)
+    return {"pair": name, "distance": sliced(source, target), "drawn": len(drawn) / count, "masses": cases}
+
+
+def measure(photos: Path, sheets: Path | None, quick: bool) -> dict[str, Any]:
+    if hasattr(os, "sched_setaffinity"):  # the number of threads follows the cores that a process may use
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
+    k, pairs, repeats = (80, 5, 1) if quick else (K, 200, 2)
+    sp.transfer_colors(*np.zeros((2, 30, 30, 3), np.uint8), sp.Partial(MASS), n_batches=5)  # loads what is used
+    results: dict[str, Any] = {
+        "speed": {name: measure_speed(load(photos, names, quick), k, pairs, repeats) for name, names in LARGE.items()},
+        "memory": measure_memory(photos, quick),
+        "quality": [measure_quality(name, photos, sheets, quick) for name in (["1"] if quick else PAIRS)],
+    }
+    return results | {"goals": judge(results)}
+
+
+def judge(results: dict[str, Any]) -> list[dict[str, Any]]:
+    speed = results["speed"]
+    slowest = min(speed, key=lambda name: speed[name]["to loop"])
+    steepest = max(speed, key=lambda name: speed[name]["exponent"])
+    dearest = max(speed, key=lambda name: speed[name]["to one mass"])
+    most = max(results["memory"].values()) / GIB
+    return [
+        goal("15 times faster than a loop over POT, one thread", 15, speed[slowest]["to loop"], slowest),
+        goal("time grows at most as k^1.05", 1.05, speed[steepest]["exponent"], steepest, False),
+        goal("five masses at most 1.5 times the time of one", 1.5, speed[dearest]["to one mass"], dearest, False),
+        goal("12 megapixels in at most 2 GiB", 2.0, most, "GiB", False),
+    ]
+
+
+def speed_table(results: dict[str, Any]) -> Table:
+    shown = Table("photos", "s = 0.9", "smooth", "five masses", "POT loop", title=f"Seconds, m = {M}, one thread")
+    for name, case in results["speed"].items():
+        loop_seconds = case["POT a pair"] * case["by k"][-1]["k"]
+        numbers = case["seconds"], case["smooth"], case["several masses"], loop_seconds
+        shown.add_row(f"{name}, {case['pixels'][0] / 1e6:.2f} megapixels", *(f"{number:.2f}" for number in numbers))
+    return shown
+
+
+def quality_table(results: dict[str, Any]) -> Table:
+    title = "Sliced Wasserstein distance to the target, in levels: smooth (pixel by pixel); unmatched of drawn pixels"
+    shown = Table("pair", "source", *(f"s = {mass:g}" for mass in MASSES), title=title)
+    for case in results["quality"]:
+        cells = [
+            f"{c['distance, smooth']:.1f} ({c['distance']:.1f}); {c['unmatched of drawn']:.1%}" for c in case["masses"]
+        ]
+        shown.add_row(case["pair"], f"{case['distance']:.1f}", *cells)
+    return shown
+
+
+def main() -> None:
+    asked = entropic.options(__doc__, "color.json", "--data", "--sheets")
+    data = asked.data or os.environ.get("SPADEFUL_DATA")
+    if not data:
+        raise SystemExit("The photos must be found. Pass --data, or set SPADEFUL_DATA to the folder of the data.")
+    results = measure(Path(data) / "photos", asked.sheets, asked.quick)
+    console = Console(width=150)
+    console.print(speed_table(results), quality_table(results), tables.goals_table(results))
+    entropic.save({"machine": run.machine(), "quick": asked.quick, **results}, asked.target)
+
+
+if __name__ == "__main__":
+    main()
