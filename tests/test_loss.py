@@ -890,3 +890,22 @@ def test_a_regularised_plan_is_solved_where_the_features_are(problem, monkeypatc
     close(away, at_home, rtol=1e-5, atol=1e-7)
     for found, expected in zip(gradients(away, inputs), gradients(at_home, inputs), strict=True):
         close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_distances_by_one_product_have_the_values_and_gradients_of_differences():
+    rng = torch.Generator().manual_seed(3)
+    x, y = (torch.randn(2, n, 5, dtype=torch.float64, generator=rng, requires_grad=True) for n in (7, 9))
+    slope = torch.randn(2, 7, 9, dtype=torch.float64, generator=rng)
+    plain = (x[:, :, None] - y[:, None]).square().sum(-1)
+    found = squared_distances(x, y)
+    torch.testing.assert_close(found, plain, rtol=0, atol=1e-12)
+    for ours, theirs in zip(*(torch.autograd.grad(d, (x, y), slope) for d in (found, plain)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def test_whole_joint_cost_is_the_sum_of_its_terms():
+    rng = torch.Generator().manual_seed(4)
+    source, target, logits = (torch.randn(n, d, generator=rng) for n, d in ((6, 4), (8, 4), (8, 3)))
+    labels, cost = torch.arange(6) % 3, sp.JointCost(0.3, 0.7)
+    terms = cost(source[None].double(), target[None].double(), labels[None], logits[None].double())
+    torch.testing.assert_close(cost.whole(source, target, labels, logits), sum(terms.values())[0], rtol=0, atol=1e-12)

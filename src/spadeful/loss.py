@@ -39,8 +39,11 @@ def squared_distances(x: Tensor, y: Tensor) -> Tensor:
     """
     centre = y.mean(dim=-2, keepdim=True).detach()
     near, far = (x - centre).double(), (y - centre).double()
-    squares = near.square().sum(-1)[..., :, None] + far.square().sum(-1)[..., None, :]
-    return (squares - 2 * near @ far.transpose(-1, -2)).clamp_min(0).to(x.dtype)
+    one_x, one_y = torch.ones_like(near[..., :1]), torch.ones_like(far[..., :1])
+    # All of |x|^2 - 2 x.y + |y|^2 as one product, whose result is the only matrix of its size.
+    left = torch.cat([near.square().sum(-1, keepdim=True), -2 * near, one_x], dim=-1)
+    right = torch.cat([one_y, far, far.square().sum(-1, keepdim=True)], dim=-1)
+    return (left @ right.transpose(-1, -2)).clamp_min_(0).to(x.dtype)
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,14 @@ class JointCost:
             "features": self.alpha * squared_distances(source.flatten(2), target.flatten(2)),
             "labels": -self.lam * log_probabilities.transpose(-1, -2).gather(-2, index.long()),
         }
+
+    @torch.no_grad()
+    def whole(self, source: Tensor, target: Tensor, labels: Tensor, logits: Tensor) -> Tensor:
+        """The same between all points (m, d) and (n, d) in double precision, added up in place: no second matrix."""
+        log_probabilities = logits.double().log_softmax(dim=-1)
+        cost = squared_distances(source.double(), target.double()).mul_(self.alpha)
+        chosen = nn.functional.one_hot(labels, logits.shape[-1]).double()
+        return cost.addmm_(chosen, log_probabilities.T, alpha=-self.lam)
 
     def of_pairs(self, source: Tensor, target: Tensor, labels: Tensor, logits: Tensor) -> Tensor:
         """The same for pairs (m,): the first source point with the first target point, and so on."""

@@ -18,9 +18,6 @@ from spadeful.plan import Plan
 from spadeful.problems import Partial, Problem
 from spadeful.solve import solve
 
-#: How many rows of the cost are made at a time.
-ROWS = 256
-
 
 @dataclass(frozen=True)
 class TwoStage:
@@ -82,17 +79,9 @@ class TwoStage:
             seen = [network(batch.target) for batch in batches]
         targets, logits = (torch.cat([part[i].float().cpu() for part in seen]) for i in (0, 1))
         labels = torch.cat([batch.labels.cpu() for batch in batches])
-        plan = solve(self.whole_cost(sources.double(), targets.double(), labels, logits.double()), problem)
+        plan = solve(self.cost.whole(sources, targets, labels, logits), problem)
         partners, masses = heaviest(plan, len(sources), sparse=problem.reg == 0)
         return partners, masses * len(sources)
-
-    def whole_cost(self, sources: Tensor, targets: Tensor, labels: Tensor, logits: Tensor) -> Tensor:
-        """The cost between all points, some rows at a time: at this size a term of its own would be too large."""
-        cost = sources.new_empty(len(sources), len(targets))
-        for rows in (slice(start, start + ROWS) for start in range(0, len(sources), ROWS)):
-            terms = self.cost(sources[None, rows], targets[None], labels[None, rows], logits[None])
-            cost[rows] = torch.cat(list(terms.values())).sum(0)
-        return cost
 
     def step(self, network: Any, batch: Batch, targets: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
         """The loss of one mini-batch and its partners: each pair costs what its entry of the cost does."""
