@@ -96,7 +96,7 @@ def test_transport_is_cross_entropy_plus_the_mini_batch_loss():
     batches = [batch_of(source, target, 12, i) for i in range(2)]
     waiting = iter(batches)
     method = ad.Transport(sp.Partial(0.5), sp.JointCost(0.3, 0.7), n_batches=2, eta=1.5)
-    total = sum(float(loss.detach()) for loss in method.losses(network, lambda: next(waiting), 0))
+    total = sum(float(loss.detach()) for loss in method.losses(network, lambda: next(waiting), ad.methods.Step()))
     expected = 0.0
     for batch in batches:
         (gs, fs), (gt, ft) = network(batch.source), network(batch.target)
@@ -116,7 +116,7 @@ def test_two_stages_pair_each_row_with_its_largest_entry_and_leave_the_others_ou
     assert (weights > 0).sum() == 6
     np.testing.assert_allclose(weights[weights > 0], 1.0)
     waiting = iter(batches)
-    total = sum(float(loss.detach()) for loss in method.losses(network, lambda: next(waiting), 0))
+    total = sum(float(loss.detach()) for loss in method.losses(network, lambda: next(waiting), ad.methods.Step()))
     xs, ys, xt = (torch.cat([getattr(b, part) for b in batches]) for part in ("source", "labels", "target"))
     (gs, fs), (gt, ft) = network(xs), network(xt)
     cost = torch.cdist(gs, gt).square() * 0.3 - 0.7 * ft.log_softmax(1)[:, ys].T
@@ -193,10 +193,10 @@ class StopError(Exception):
 class Interrupted(ad.Transport):
     """m-POT that stops at an iteration, once."""
 
-    def losses(self, network, draw, iteration):
-        if iteration == 7:
+    def losses(self, network, draw, step):
+        if step.iteration == 7:
             raise StopError
-        yield from super().losses(network, draw, iteration)
+        yield from super().losses(network, draw, step)
 
 
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path):
@@ -269,9 +269,9 @@ def test_room_is_asked_for_before_training(tmp_path):
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(tmp_path):
     class Broken(ad.SourceOnly):
-        def losses(self, network, draw, iteration):
-            for loss in super().losses(network, draw, iteration):
-                yield loss * (float("nan") if iteration == 5 else 1.0)
+        def losses(self, network, draw, step):
+            for loss in super().losses(network, draw, step):
+                yield loss * (float("nan") if step.iteration == 5 else 1.0)
 
     with pytest.raises(ad.TrainingError, match=r"became nan at iteration 6, batch \d+\. Lower the learning rate"):
         run(tmp_path, 12, method=Broken())
@@ -285,7 +285,7 @@ def test_a_method_may_bring_modules_of_its_own():
             object.__setattr__(self, "head", torch.nn.Linear(features, 1))
             return self.head
 
-        def losses(self, network, draw, iteration):
+        def losses(self, network, draw, step):
             batch = draw()
             features, _ = network(batch.source)
             yield self.head(features).square().mean()

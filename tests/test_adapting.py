@@ -392,7 +392,7 @@ def total(method, network, iteration=0, size=10):
         drawn.append(stream.batch(len(drawn)))
         return drawn[-1]
 
-    losses = [float(loss.detach()) for loss in method.losses(network, draw, iteration)]
+    losses = [float(loss.detach()) for loss in method.losses(network, draw, ad.methods.Step(iteration))]
     return sum(losses), len(losses), len(drawn)
 
 
@@ -440,7 +440,7 @@ def test_several_problems_of_two_stages_count_alike():
     single, alone = ad.TwoStage(sp.Partial(0.8), n_batches=2), []
     for number in range(3):
         waiting = iter([stream.batch(2 * number), stream.batch(2 * number + 1)])
-        alone.append(sum(float(loss.detach()) for loss in single.losses(linear(), waiting.__next__, 0)))
+        alone.append(sum(float(loss.detach()) for loss in single.losses(linear(), waiting.__next__, ad.methods.Step())))
     assert value == pytest.approx(np.mean(alone), rel=1e-6)
 
 

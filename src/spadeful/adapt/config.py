@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spadeful.adapt.methods import Method, SourceOnly, Transport, TwoStage
+from spadeful.adapt.methods import ALDA, CDAN, DANN, ROT, Method, SourceOnly, Transport, TwoStage
 from spadeful.adapt.train import Training
 from spadeful.loss import JointCost, Ramp
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced
@@ -42,6 +42,8 @@ class Config:
     n_batches: int = 1
     n_problems: int = 1
     batch_norm: str = "frozen"
+    threshold: float = 0.9  # of ALDA
+    rho: float = 0.2  # of ROT
     batch_size: int = 500
     iterations: int = 300
     warmup: int = 150
@@ -129,6 +131,10 @@ METHODS = {
     "m-ot": Known("mini-batch OT (DeepJDOT)", transport),
     "m-uot": Known("mini-batch unbalanced OT (JUMBOT)", transport),
     "m-pot": Known("mini-batch partial OT", transport),
+    "dann": Known("domain-adversarial training", lambda config: DANN()),
+    "cdan-e": Known("conditional adversarial training, weighted by entropy", lambda config: CDAN()),
+    "alda": Known("adversarial-learned loss on pseudo-labels", lambda config: ALDA(config.threshold)),
+    "rot": Known("robust optimal transport in the dual", lambda config: ROT(config.rho)),
     "ts-ot": Known("two-stage OT", two_stage),
     "ts-uot": Known("two-stage unbalanced OT", two_stage),
     "ts-pot": Known("two-stage partial OT", two_stage),

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from spadeful.adapt import states
-from spadeful.adapt.methods.base import Batch, Method
+from spadeful.adapt.methods.base import Batch, Method, Step
 from spadeful.adapt.selection import check_rule, chosen
 from spadeful.adapt.streams import Prefetched, Stream
 from spadeful.files import replacing
@@ -157,7 +157,7 @@ class Run:
             self.saved = None
         model, optimizer = self.fabric.setup(self.network, optimizer)
         if own is not None:
-            own.to(self.fabric.device)
+            own = self.fabric.setup_module(own)
         model.train()
         losses: list[float] = []
         since = time.perf_counter()
@@ -165,7 +165,8 @@ class Run:
             for group in optimizer.param_groups:
                 group["lr"] = group["first_lr"] * training.rate(iteration)
             optimizer.zero_grad()
-            losses.append(sum(self.backward(method, model, iteration)))
+            step = Step(iteration, iteration / training.iterations, own)
+            losses.append(sum(self.backward(method, model, step)))
             optimizer.step()
             self.advance(1)
             done = iteration + 1
@@ -182,12 +183,12 @@ class Run:
             self.keep(parts, optimizer, {"phase": number, "iteration": done, "batch": self.drawn})
             losses, since = [], time.perf_counter()
 
-    def backward(self, method: Method, model: Any, iteration: int) -> Iterator[float]:
+    def backward(self, method: Method, model: Any, step: Step) -> Iterator[float]:
         """Send the losses of an iteration backwards, one at a time."""
-        for loss in method.losses(model, self.draw, iteration):
+        for loss in method.losses(model, self.draw, step):
             if not bool(torch.isfinite(loss)):
                 raise TrainingError(
-                    f"The loss of {method.name} became {float(loss.detach())} at iteration {iteration + 1}, "
+                    f"The loss of {method.name} became {float(loss.detach())} at iteration {step.iteration + 1}, "
                     f"batch {self.drawn}. Lower the learning rate, or look for inputs that are not finite; the last "
                     "checkpoint is kept."
                 )

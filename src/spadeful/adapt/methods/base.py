@@ -19,6 +19,14 @@ class Batch(NamedTuple):
 Draw = Callable[[], Batch]
 
 
+class Step(NamedTuple):
+    """Where training is: the iteration from 0, the share of the phase that is done, and the method's own modules."""
+
+    iteration: int = 0
+    progress: float = 0.0
+    own: Any = None
+
+
 class Method(Protocol):
     """A way to adapt; see the package's text."""
 
@@ -31,5 +39,5 @@ class Method(Protocol):
     def modules(self, features: int, classes: int) -> nn.Module | None:
         """Modules of its own, trained along with the network."""
 
-    def losses(self, network: Any, draw: Draw, iteration: int) -> Iterator[Tensor]:
+    def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
         """The losses of an iteration, one at a time."""

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from spadeful.adapt.methods.base import Draw
+from spadeful.adapt.methods.base import Draw, Step
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class SourceOnly:
     def modules(self, features: int, classes: int) -> nn.Module | None:
         return None
 
-    def losses(self, network: Any, draw: Draw, iteration: int) -> Iterator[Tensor]:
+    def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
         batch = draw()
         _, logits = network(batch.source)
         yield cross_entropy(logits, batch.labels)

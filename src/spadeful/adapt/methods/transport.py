@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from spadeful.adapt.methods.base import Draw
+from spadeful.adapt.methods.base import Draw, Step
 from spadeful.loss import JointCost, MiniBatchLoss
 from spadeful.problems import Partial, Problem, Unbalanced
 
@@ -62,8 +62,8 @@ class Transport:
     def modules(self, features: int, classes: int) -> nn.Module | None:
         return None
 
-    def losses(self, network: Any, draw: Draw, iteration: int) -> Iterator[Tensor]:
-        self.loss.at(iteration)
+    def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
+        self.loss.at(step.iteration)
         for _ in range(self.n_batches):
             batch = draw()
             source, source_logits = network(batch.source)  # apart: batch norm takes each domain's own statistics

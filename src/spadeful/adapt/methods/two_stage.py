@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from spadeful.adapt.methods.base import Batch, Draw
+from spadeful.adapt.methods.base import Batch, Draw, Step
 from spadeful.adapt.methods.transport import check, letter
 from spadeful.loss import JointCost
 from spadeful.plan import Plan
@@ -58,17 +58,17 @@ class TwoStage:
     def modules(self, features: int, classes: int) -> nn.Module | None:
         return None
 
-    def losses(self, network: Any, draw: Draw, iteration: int) -> Iterator[Tensor]:
+    def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
         problem = self.problem
         if self.schedule is not None and isinstance(problem, Partial):
-            problem = Partial(self.schedule(iteration), problem.reg)
+            problem = Partial(self.schedule(step.iteration), problem.reg)
         for _ in range(self.n_problems):
             batches = [draw() for _ in range(self.n_batches)]
             partners, weights = self.align(network, batches, problem)
             targets = torch.cat([batch.target for batch in batches])
             sizes = [len(batch.source) for batch in batches]  # a loader's last one may be short
             for batch, *pairs in zip(batches, torch.split(partners, sizes), torch.split(weights, sizes), strict=True):
-                loss = self.step(network, batch, targets, *pairs)
+                loss = self.loss(network, batch, targets, *pairs)
                 yield loss / (self.n_batches * self.n_problems)
 
     @torch.no_grad()
@@ -83,7 +83,7 @@ class TwoStage:
         partners, masses = heaviest(plan, len(sources), sparse=problem.reg == 0)
         return partners, masses * len(sources)
 
-    def step(self, network: Any, batch: Batch, targets: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
+    def loss(self, network: Any, batch: Batch, targets: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
         """The loss of one mini-batch and its partners: each pair costs what its entry of the cost does."""
         source, logits = network(batch.source)
         loss = cross_entropy(logits, batch.labels)
