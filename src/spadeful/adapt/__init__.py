@@ -5,11 +5,15 @@ from __future__ import annotations
 from spadeful.adapt.call import adapt, measure, predict
 from spadeful.adapt.domain import Domain
 from spadeful.adapt.estimator import DeepAdapter
-from spadeful.adapt.methods import Batch, Method, SourceOnly, Transport, TwoStage
+from spadeful.adapt.methods import ALDA, CDAN, DANN, ROT, Batch, Method, SourceOnly, Step, Transport, TwoStage
 from spadeful.adapt.networks import Network, Tapped, feature_network, svhn_network, usps_network
 from spadeful.adapt.train import Phase, Record, Training, TrainingError, train
 
 __all__ = [
+    "ALDA",
+    "CDAN",
+    "DANN",
+    "ROT",
     "Batch",
     "DeepAdapter",
     "Domain",
@@ -18,6 +22,7 @@ __all__ = [
     "Phase",
     "Record",
     "SourceOnly",
+    "Step",
     "Tapped",
     "Training",
     "TrainingError",
