@@ -35,7 +35,7 @@ NEIGHBORS = 16
 #: Colours farther away than this count only for colours that have none nearer.
 REACH = 0.1
 #: Entries of plans that are added up in one go.
-ENTRIES = 1 << 22
+ENTRIES = 1 << 23
 #: Colours that are moved in one go.
 COLORS = 1 << 16
 #: Matched colours whose channels agree in so many bits are put together: the mean of many is without grain.
@@ -295,7 +295,7 @@ def add_up(engine: Engine, k: int) -> list[tuple[Moved, dict[str, Any]]]:
     """Solve the pairs of batches, as many at a time as there is memory for their plans; with the settings of each."""
     m, numbers = engine.batches[0].batch_size, np.arange(k)
     each = len(engine.problem) if isinstance(engine.problem, tuple) else 1
-    step = max(1, ENTRIES // (m * m if engine.dense else 2 * m * each))
+    step = max(1, ENTRIES // (m * m if engine.dense else m * each))
     total: list[Moved] = []
     with progress_bar("pairs of batches", k, engine.progress and step < k) as advance:
         engine = engine._replace(progress=engine.progress and step >= k)

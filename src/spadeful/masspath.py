@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,8 +148,9 @@ def solve_masses(costs: Floats, masses: Sequence[float], threads: int) -> PathPl
         check_reached(path, max(masses))
         return np.interp(masses, path.masses, path.values), [path.triplets(mass) for mass in masses]
 
-    with ThreadPoolExecutor(threads) as pool:
-        values, found = zip(*pool.map(plans, costs), strict=True)
+    with ThreadPoolExecutor(threads) as pool:  # one call a thread: a call a path would take a good part of its time
+        shares = pool.map(lambda share: list(map(plans, share)), np.array_split(costs, threads))
+        values, found = zip(*chain.from_iterable(shares), strict=True)
     each = [triplets[1:] for of_one in found for triplets in of_one]
     which = np.repeat(np.arange(len(each)), [len(rows) for rows, _, _ in each])
     rows, cols, moved = map(np.concatenate, zip(*each, strict=True))
