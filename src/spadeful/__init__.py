@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spadeful.aggregate import MiniBatchPlan
-from spadeful.color import ColorTransfer, transfer_colors, transfer_masses
+from spadeful.color import ColorTransfer, Transferred, transfer_colors, transfer_masses
 from spadeful.coupling import CouplingSampler, couple
 from spadeful.entropic import NotConverged
 from spadeful.flow import Flow, gradient_flow
@@ -45,6 +45,7 @@ __all__ = [
     "Partial",
     "Plan",
     "Ramp",
+    "Transferred",
     "Unbalanced",
     "__version__",
     "count_mappings",

@@ -1,0 +1,72 @@
+"""Write the figures of color.json into docs/color.md, between the marks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from readme import END, HERE, START
+
+
+def quality(results: dict[str, Any]) -> list[str]:
+    masses = [case["mass"] for case in results["quality"][0]["masses"]]
+    lines = []
+    for title, key in (
+        ("distance, smooth", "distance, smooth"),
+        ("distance, pixel by pixel", "distance"),
+        ("without a match", "unmatched of drawn"),
+    ):
+        lines += [f"| {title} | source | " + " | ".join(f"s = {mass:g}" for mass in masses) + " |"]
+        lines += ["| --- | ---: |" + " ---: |" * len(masses)]
+        for pair in results["quality"]:
+            share = key == "unmatched of drawn"
+            cells = [f"{c[key]:.1%}" if share else f"{c[key]:.1f}" for c in pair["masses"]]
+            lines.append(
+                f"| pair {pair['pair']} | {'' if share else format(pair['distance'], '.1f')} | {' | '.join(cells)} |"
+            )
+        lines.append("")
+    return lines[:-1]
+
+
+def speed(results: dict[str, Any]) -> list[str]:
+    lines = [
+        "| processor seconds, one thread | m-POT, s = 0.9 | smooth | five masses | a loop over POT | times faster |"
+    ]
+    lines += ["| --- | ---: | ---: | ---: | ---: | ---: |"]
+    for name, case in results["speed"].items():
+        sizes = " and ".join(f"{pixels / 1e6:.2f}" for pixels in case["pixels"])
+        loop = case["POT a pair"] * case["by k"][-1]["k"]
+        times = case["seconds"], case["smooth"], case["several masses"], loop
+        lines.append(
+            f"| {name}, {sizes} megapixels | {' | '.join(f'{t:.1f}' for t in times)} | {case['to loop']:.1f} |"
+        )
+    case = results["speed"]["lake"]
+    memory = " and ".join(f"{peak / 2**30:.1f} GiB ({name})" for name, peak in results["memory"].items())
+    return [
+        *lines,
+        "",
+        f"m = 100, k = {case['by k'][-1]['k']:,}, on an {results['machine']['processor']}. A thousand pairs more take "
+        f"{1000 * case['a pair more']:.2f} s, whatever k is. A pair of 12-megapixel photos takes {memory} of memory in "
+        "all. Goals that were set and not reached: "
+        + ("; ".join(f"{g['goal']} ({g['figure']:.1f})" for g in results["goals"] if not g["reached"]) or "none")
+        + ".",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=HERE / "results", metavar="DIR")
+    parser.add_argument("--docs", type=Path, default=HERE.parent / "docs", metavar="DIR")
+    asked = parser.parse_args()
+    results = json.loads((asked.results / "color.json").read_text())
+    page = asked.docs / "color.md"
+    first, *rest = page.read_text(encoding="utf-8").split(START)
+    for section, piece in zip([quality(results), speed(results)], rest, strict=True):
+        first += START + "\n" + "\n".join(section) + "\n" + END + piece.split(END)[1]
+    page.write_text(first, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
