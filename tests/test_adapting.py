@@ -490,3 +490,27 @@ def test_methods_refuse_what_they_cannot_do(kind):
         kind(sp.Balanced(), schedule=sp.Ramp(0.1, 0.9, 10))
     with pytest.raises(ValueError, match=r"n_batches must be at least 1\. Got 0 instead"):
         kind(sp.Partial(0.5), n_batches=0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="needs torch.distributed")
+def test_two_processes_learn_as_one_that_has_the_batches_of_both(folder, monkeypatch):
+    """Each draws every other batch, and gradients are averaged: the curve of k = 2 in one process."""
+    run = [*DATA, *SHORT, "--mass", "0.7"]
+    undrawn(monkeypatch)
+    done(*run, "--n-batches", "2", "--warmup", "0", "-o", "one")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "spadeful"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "SPADEFUL_DATA": ""}
+    told = subprocess.run(
+        [*command, "adapt", *run, "--warmup", "0", "-o", "two"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert told.returncode == 0, told.stderr
+    one, two = (json.loads((folder / name / "log.json").read_text())["rows"] for name in ("one", "two"))
+    assert [row["iteration"] for row in one] == [row["iteration"] for row in two]
+    for ours, theirs in zip(one, two, strict=True):
+        for name in ("loss", "source_accuracy", "target_accuracy", "target_entropy"):
+            assert theirs[name] == pytest.approx(ours[name], rel=1e-4)

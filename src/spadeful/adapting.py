@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,7 +60,7 @@ def run(
     pair = source_and_target(config.source, config.target, data)
     network = build(config, pair)
     try:
-        fabric = Fabric(accelerator=device, devices=1 if device == "cpu" else "auto", precision=precision)  # type: ignore[arg-type]
+        fabric = Fabric(accelerator=device, precision=precision, **processes(device))  # type: ignore[arg-type]
     except RuntimeError as error:
         raise ValueError(f"device must be one that there is. Got {device!r} instead: {error}") from None
     if fabric.is_global_zero and not kept.exists():
@@ -87,6 +88,14 @@ def run(
         if picture:
             draw(network, pair, record, folder, fabric.device)
     return record
+
+
+def processes(device: str) -> dict[str, Any]:
+    """How many processes on how many machines: those that `torchrun` has started, or else one a GPU."""
+    world, here = (int(os.environ.get(name, 0)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    if world > 1 and here:
+        return {"devices": here, "num_nodes": world // here, "strategy": "ddp"}
+    return {"devices": 1 if device == "cpu" else "auto"}
 
 
 @contextmanager

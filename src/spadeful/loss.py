@@ -121,6 +121,9 @@ class MiniBatchLoss(nn.Module):
         k: the features of a call are taken as so many mini-batches, one after the other.
     schedule : function of the iteration, optional
         The mass of a partial problem at each iteration, such as `Ramp`; see `at`.
+    gather : bool
+        Under torch.distributed: solve one problem between the batches of all processes, not one in each. Every process
+        gets the whole loss, and its own share of the gradient once DDP has taken the mean.
     tol, max_iter : float, int
         For regularised problems, as in `solve`.
 
@@ -142,6 +145,7 @@ class MiniBatchLoss(nn.Module):
         n_batches: int = 1,
         *,
         schedule: Callable[[int], float] | None = None,
+        gather: bool = False,
         tol: float = 1e-6,
         max_iter: int = 10_000,
     ) -> None:
@@ -155,7 +159,7 @@ class MiniBatchLoss(nn.Module):
         if schedule is not None and not isinstance(problem, Partial):
             raise ValueError(f"schedule is of the mass of a Partial problem. Got the problem {problem!r} instead.")
         self.problem, self.cost, self.n_batches, self.schedule = problem, cost, int(n_batches), schedule
-        self.tol, self.max_iter = tol, max_iter
+        self.gather, self.tol, self.max_iter = bool(gather), tol, max_iter
         # Numbers travel as a tensor: were they constants, a compiled graph would be made anew for every mass.
         self._kind, numbers = taken_apart(problem)
         with torch.inference_mode(False):
@@ -184,6 +188,8 @@ class MiniBatchLoss(nn.Module):
         given: dict[str, Tensor | None] = {"source": source, "target": target}
         if labels is not None or logits is not None:
             given |= {"labels": labels, "logits": logits}
+        if self.gather:
+            given = {name: None if x is None else gathered(x) for name, x in given.items()}
         batches = [None if x is None else self._split(name, x) for name, x in given.items()]
         device = source.device.type
         with torch.autocast("cpu" if device == "meta" else device, enabled=False):
@@ -225,6 +231,28 @@ class MiniBatchLoss(nn.Module):
         if not terms:
             raise ValueError("cost must return at least one term. Got an empty dictionary.")
         return terms
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        parts = [torch.empty_like(x) for _ in range(torch.distributed.get_world_size())]
+        torch.distributed.all_gather(parts, x.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        total = gradient.contiguous().clone()
+        torch.distributed.all_reduce(total)
+        return total.chunk(torch.distributed.get_world_size())[torch.distributed.get_rank()]
+
+
+def gathered(x: Tensor) -> Tensor:
+    """The batches of all processes, which must be of one size, one after the other; gradients find their way back."""
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
+        return x
+    whole: Tensor = _Gather.apply(x)  # type: ignore[no-untyped-call]
+    return whole
 
 
 def taken_apart(problem: Problem) -> tuple[str, list[float]]:

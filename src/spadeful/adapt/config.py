@@ -21,6 +21,7 @@ KINDS: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
     "float | None": (int, float, type(None)),
+    "bool": (bool,),
 }
 
 
@@ -42,6 +43,7 @@ class Config:
     n_batches: int = 1
     n_problems: int = 1
     batch_norm: str = "frozen"
+    gather: bool = False  # one problem over the batches of all processes
     threshold: float = 0.9  # of ALDA
     rho: float = 0.2  # of ROT
     batch_size: int = 500
@@ -64,7 +66,7 @@ class Config:
         for spec in dataclasses.fields(self):
             value = getattr(self, spec.name)
             kinds = KINDS[str(spec.type)]
-            if isinstance(value, bool) or not isinstance(value, kinds):
+            if isinstance(value, bool) != (kinds == (bool,)) or not isinstance(value, kinds):
                 raise TypeError(f"{spec.name} must be of the type {spec.type}. Got {value!r} instead.")
         least = {"n_batches": 1, "n_problems": 1, "bottleneck": 1, "batch_size": 2, "warmup": 0, "seed": 0}
         for name, bound in {**least, "mass_iterations": 0, "weight_decay": 0, "momentum": 0}.items():
@@ -111,7 +113,7 @@ def schedule_of(config: Config) -> Ramp | None:
 
 def transport(config: Config) -> Method:
     cost = JointCost(config.alpha, config.lam)
-    return Transport(problem_of(config), cost, config.n_batches, config.eta, schedule_of(config))
+    return Transport(problem_of(config), cost, config.n_batches, config.eta, schedule_of(config), config.gather)
 
 
 def two_stage(config: Config) -> Method:

@@ -175,13 +175,20 @@ class Run:
             row = {
                 "phase": method.name,
                 "iteration": done,
-                "loss": sum(losses) / len(losses),
+                "loss": self.mean(sum(losses) / len(losses)),
                 "seconds": (time.perf_counter() - since) / len(losses),
                 **self.evaluate(self.network),
             }
             self.record.rows.append(row)
             self.keep(parts, optimizer, {"phase": number, "iteration": done, "batch": self.drawn})
             losses, since = [], time.perf_counter()
+
+    def mean(self, value: float) -> float:
+        """Over the processes."""
+        if self.fabric.world_size == 1:
+            return value
+        total: Any = self.fabric.all_reduce(torch.tensor(value, dtype=torch.float64), reduce_op="mean")
+        return float(total)
 
     def backward(self, method: Method, model: Any, step: Step) -> Iterator[float]:
         """Send the losses of an iteration backwards, one at a time."""

@@ -35,7 +35,8 @@ class Transport:
     .. math:: \frac1k \sum_i \Big(\frac1m \sum_j L_s(y_{ij}, F(G(s_{ij}))) + \eta \langle C_i, \pi_i\rangle\Big)
 
     with the joint cost of features and labels. `schedule` is the mass at each iteration, `eta` the paper's
-    :math:`\eta_3`, which scales the transport loss alone.
+    :math:`\eta_3`, which scales the transport loss alone. With several processes, `gather` solves one problem over the
+    batches of all.
     """
 
     problem: Problem
@@ -43,6 +44,7 @@ class Transport:
     n_batches: int = 1
     eta: float = 1.0
     schedule: Callable[[int], float] | None = None
+    gather: bool = False
 
     def __post_init__(self) -> None:
         check(self.problem, self.schedule, n_batches=self.n_batches)
@@ -57,7 +59,7 @@ class Transport:
 
     @cached_property
     def loss(self) -> MiniBatchLoss:
-        return MiniBatchLoss(self.problem, self.cost, schedule=self.schedule)
+        return MiniBatchLoss(self.problem, self.cost, schedule=self.schedule, gather=self.gather)
 
     def modules(self, features: int, classes: int) -> nn.Module | None:
         return None
