@@ -1,7 +1,10 @@
 """`spadeful color` and the files it reads and writes: formats kept, and what cannot be used refused in a line."""
 
+import json
 import os
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -163,6 +166,7 @@ def test_nothing_is_replaced_unasked(folder):
         (("source.png", "target.png", "--apply-to", "empty", "--into", "x"), "It holds none"),
         (("source.png", "target.png", "--apply-to", "broken.png", "--into", "x"), "must be an image"),
         (("source.png", "target.png", "--apply-to", "target.png", "--into", "."), "none of them an input"),
+        (("source.png", "target.png", "--apply-to", "broken.gif", "--into", "x"), "must end in .png"),
         (("--load", "broken.png", "--apply-to", "source.png", "--into", "x"), "must be a transfer"),
         (("--load", "broken.png", "source.png", "target.png"), "Pass either"),
         (("--load", "broken.png", "-o", "o.png"), "--apply-to with --into"),
@@ -334,3 +338,30 @@ def test_a_photo_comes_closer_to_the_colours_of_another(tmp_path):
     half, full = (result.image for result in results)
     assert away(full, target) < away(half, target) < away(source, target)
     assert away(half, source) < away(full, source)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PHOTOS.is_dir(), reason="needs the photos in the folder that SPADEFUL_DATA names")
+def test_colour_transfer_is_measured_and_documented(tmp_path):
+    pytest.importorskip("ot", reason="POT is the rival")
+    pytest.importorskip("matplotlib", reason="sheets are drawn")
+    root = Path(__file__).parents[1]
+
+    def call(script, *options):
+        command = [sys.executable, root / "benchmarks" / script, *options]
+        finished = subprocess.run(command, capture_output=True, text=True)
+        assert finished.returncode == 0, finished.stderr
+
+    call("color.py", "--quick", "--output", tmp_path, "--sheets", tmp_path)
+    results = json.loads((tmp_path / "color.json").read_text())
+    assert len(results["goals"]) == 4
+    distances = [case["distance"] for case in results["quality"][0]["masses"]]
+    assert distances == sorted(distances, reverse=True), "more mass comes closer to the target"
+    assert look(tmp_path / "color-1.png").size[0] > 1000
+    page = (root / "docs" / "color.md").read_text(encoding="utf-8")
+    (tmp_path / "color.md").write_text(page, encoding="utf-8")
+    for _ in range(2):
+        call("color_page.py", "--results", tmp_path, "--docs", tmp_path)
+        again = (tmp_path / "color.md").read_text(encoding="utf-8")
+        assert again.splitlines()[:9] == page.splitlines()[:9]
+        assert again.count("| pair 1 |") == 3

@@ -55,6 +55,8 @@ class Outputs:
         whole = [path.resolve() for path in places]
         if len({*whole}) < len(whole) or {*whole} & {path.resolve() for path in (*inputs, *further)}:
             raise ValueError("Every output must have a file of its own, none of them an input. Choose other names.")
+        for path in further:
+            check_format(path)  # its result is of the same format
         for path in places:
             check_free(path, self.force)
 
@@ -98,7 +100,7 @@ def run(
     other = read_photo(target, most).in_profile(photo.profile)
     if outputs.image:
         check_format(outputs.image, photo.pixels)
-    start, pictures, shares = perf_counter(), {"source": small(photo)}, {}
+    start, pictures, shares = perf_counter(), {"source": photo}, {}
     with warnings_in_a_line():
         found = (
             zip(wanted, transfer_masses(photo.pixels, other.pixels, wanted, progress=True, **options), strict=True)
@@ -108,12 +110,12 @@ def run(
         for mass, result in found:
             name = "" if mass is None else f"s = {mass:g}"
             shares[name] = result.unmatched
-            pictures["m-OT" if mass == 1 else f"m-POT, {name}"] = small(Photo(result.image))
+            if figure:
+                pictures["m-OT" if mass == 1 else f"m-POT, {name}"] = Photo(small(Photo(result.image)))
             if mass is None or mass in masses or mass == getattr(problem, "mass", None):
                 write(result, photo, outputs, mass if masses else None, further, most)
     if figure is not None and outputs.sheet:
-        pictures["target"] = small(other)
-        figures.draw_recolored(figure, pictures)
+        figures.draw_recolored(figure, {name: small(its) for name, its in (*pictures.items(), ("target", other))})
         figures.save(figure, outputs.sheet, outputs.force)
     Console().print(summary((photo, other), problem, shares, perf_counter() - start, outputs, masses, further, options))
 
@@ -151,7 +153,6 @@ def run_saved(saved: Path, outputs: Outputs, apply_to: Sequence[Path], most: int
     outputs.check([saved], further, ())
     for path in further:
         check_photo(path, most)
-        check_format(path)
     start = perf_counter()
     apply(ColorTransfer.load(saved), further, outputs, most)
     table = new_table()
