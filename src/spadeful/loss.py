@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from spadeful.costs import batch_costs
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced
 from spadeful.solve import solve
+from spadeful.threads import all_cores
 
 
 @dataclass(frozen=True)
@@ -71,10 +75,15 @@ class JointCost:
 
     @torch.no_grad()
     def whole(self, source: Tensor, target: Tensor, labels: Tensor, logits: Tensor) -> Tensor:
-        """The same between all points (m, d) and (n, d) in double precision, added up in place: no second matrix."""
-        log_probabilities = logits.double().log_softmax(dim=-1)
-        cost = squared_distances(source.double(), target.double()).mul_(self.alpha)
+        """The same between all points (m, d) and (n, d) on the processor in double precision: one matrix, no second."""
+        check_labels(labels[None], source[None], logits[None], target[None])
+        m, n, log_probabilities = len(source), len(target), logits.double().log_softmax(dim=-1)
+        blocks = math.gcd(m, 8)  # as if they were batches, for threads to share
+        rows, columns = np.arange(m).reshape(blocks, -1), np.broadcast_to(np.arange(n), (blocks, n))
+        x, y = (points.flatten(1).numpy() for points in (source, target))
+        distances = batch_costs(x, y, rows, np.ascontiguousarray(columns), "sqeuclidean", all_cores())
         chosen = nn.functional.one_hot(labels, logits.shape[-1]).double()
+        cost = torch.from_numpy(distances.reshape(m, n)).mul_(self.alpha)
         return cost.addmm_(chosen, log_probabilities.T, alpha=-self.lam)
 
     def of_pairs(self, source: Tensor, target: Tensor, labels: Tensor, logits: Tensor) -> Tensor:
