@@ -43,8 +43,9 @@ bench: .venv/dev.stamp .venv/core.stamp ## measure speed and memory against othe
 	$(BIN)/python benchmarks/readme.py
 	$(BIN)/python benchmarks/scale.py
 
-rivals: .venv-rivals/spadeful.stamp ## measure the entropic solvers against GeomLoss and OTT-JAX
+rivals: .venv-rivals/spadeful.stamp ## measure against GeomLoss, OTT-JAX and skada
 	.venv-rivals/bin/python benchmarks/others.py --force
+	.venv-rivals/bin/python benchmarks/adapt.py --force
 
 docs: .venv/docs.stamp .venv/core.stamp ## build the documentation into docs/_build
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build

@@ -149,8 +149,7 @@ def test_alignment_in_little_memory_is_that_of_the_whole_matrix(problem):
     xs, ys, xt = (torch.cat([getattr(b, part) for b in batches]) for part in ("source", "labels", "target"))
     with torch.no_grad():
         (gs, _), (gt, ft) = network(xs), network(xt)
-        given = [part[None] for part in (gs.double(), gt.double(), ys, ft.double())]
-        masses, columns = sp.solve(sum(method.cost(*given).values())[0], problem).matrix.max(dim=1)
+        masses, columns = sp.solve(method.cost.whole(gs, gt, ys, ft), problem).matrix.max(dim=1)
     kept = masses > 0
     assert kept.any()
     np.testing.assert_allclose(weights, 600 * masses, rtol=0, atol=1e-12 if problem.reg == 0 else 1e-6)

@@ -10,6 +10,7 @@ import pytest
 
 RUN = Path(__file__).parents[1] / "benchmarks" / "run.py"
 NEEDED = ["ot", "lap", "matplotlib", "psutil"]
+ADAPTING = ["torch", "lightning_fabric", "sklearn", "safetensors"]
 OTHERS = ["geomloss", "jax", "ott", "torch"]
 
 pytestmark = [
@@ -90,6 +91,27 @@ def test_mini_batches_are_measured_and_documented(tmp_path):
         assert f"{large['n']:,} points" in again
         assert len(again) < 2 * len(page)
     assert (tmp_path / "pictures" / "minibatch.png").stat().st_size > 10_000
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(not all(map(importlib.util.find_spec, ADAPTING)), reason=f"needs all of {', '.join(ADAPTING)}")
+def test_iterations_of_adaptation_are_split_into_their_parts(tmp_path):
+    command = [sys.executable, RUN.with_name("adapt.py"), "--quick", "--output", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "adapt.json").read_text())
+    assert results.keys() == {"machine", "quick", "real data", "iterations", "two stages", "goals"}
+    assert [found["threads"] for found in results["iterations"]] == [1, 2]
+    for found in results["iterations"]:
+        assert found["split"].keys() == {"m-OT", "m-POT", "m-UOT"} == found["share"].keys()
+        for name, parts in found["split"].items():
+            assert parts.keys() == {"network", "cost", "solver", "transfer"}
+            assert min(parts.values()) >= 0
+            assert sum(parts.values()) <= 1.001 * found["seconds"][name], "the parts make up the iteration"
+    (aligned,) = results["two stages"]
+    assert aligned["cost"] + aligned["solver"] <= aligned["problem"] + 0.02
+    assert all(set(goal) == {"goal", "bound", "figure", "at", "reached"} for goal in results["goals"])
+    assert len(results["goals"]) == 8
 
 
 @pytest.mark.skipif(
