@@ -57,7 +57,7 @@ def run(
             raise ValueError(
                 f"{folder} holds a run with other settings, in {kept}. Resume with those, or choose another."
             )
-    pair = source_and_target(config.source, config.target, data)
+    pair = source_and_target(config.source, config.target, data, config.target_classes)
     network = build(config, pair)
     try:
         fabric = Fabric(accelerator=device, precision=precision, **processes(device))  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ def evaluate(folder: str | Path, data: str | Path | None = None, which: str = "b
     """The accuracy of a run's checkpoint, all in all and class by class."""
     folder = Path(folder)
     config = read_config(folder / "config.json", {})
-    pair = source_and_target(config.source, config.target, data)
+    pair = source_and_target(config.source, config.target, data, config.target_classes)
     network = build(config, pair)
     checkpoint = folder / {"best": states.BEST, "last": states.LAST}[which]
     if which == "best" and not checkpoint.exists():

@@ -638,6 +638,9 @@ methods and data.
 def adapt(
     source: Annotated[str | None, typer.Option(help="The labelled set.", rich_help_panel="What")] = None,
     target: Annotated[str | None, typer.Option(help="The set to adapt to.", rich_help_panel="What")] = None,
+    target_classes: Annotated[
+        str | None, typer.Option(help="Those that the target has: 0-24, or 0,3,7, or names.", rich_help_panel="What")
+    ] = None,
     method: Annotated[str | None, typer.Option(help="See --list; m-pot unless said.", rich_help_panel="What")] = None,
     mass: Annotated[float | None, typer.Option(help="For partial transport.", rich_help_panel="What")] = None,
     tau: Annotated[float | None, typer.Option(help="For unbalanced transport.", rich_help_panel="What")] = None,
@@ -673,6 +676,7 @@ def adapt(
         given = {
             "source": source,
             "target": target,
+            "target_classes": target_classes,
             "method": method,
             "mass": mass,
             "tau": tau,

@@ -93,7 +93,9 @@ def warm_up_of(config: Config) -> Config | None:
         return None
     defaults = {spec.name: spec.default for spec in dataclasses.fields(Config)}
     transport = ("mass", "mass_from", "mass_iterations", "tau", "reg", "alpha", "lam", "eta", "n_batches", "n_problems")
-    plain: dict[str, Any] = {name: defaults[name] for name in (*transport, "batch_norm", "gather", "threshold", "rho")}
+    plain: dict[str, Any] = {
+        name: defaults[name] for name in (*transport, "batch_norm", "gather", "threshold", "rho", "window")
+    }
     return dataclasses.replace(config, method="source-only", iterations=config.warmup, warmup=0, **plain)
 
 

@@ -5,14 +5,31 @@ from __future__ import annotations
 from spadeful.adapt.call import adapt, measure, predict
 from spadeful.adapt.domain import Domain
 from spadeful.adapt.estimator import DeepAdapter
-from spadeful.adapt.methods import ALDA, CDAN, DANN, ROT, Batch, Method, SourceOnly, Step, Transport, TwoStage
+from spadeful.adapt.methods import (
+    ALDA,
+    BA3US,
+    CDAN,
+    DANN,
+    ETN,
+    PADA,
+    ROT,
+    Batch,
+    Method,
+    SourceOnly,
+    Step,
+    Transport,
+    TwoStage,
+)
 from spadeful.adapt.networks import Network, Tapped, feature_network, svhn_network, usps_network
 from spadeful.adapt.train import Phase, Record, Training, TrainingError, train
 
 __all__ = [
     "ALDA",
+    "BA3US",
     "CDAN",
     "DANN",
+    "ETN",
+    "PADA",
     "ROT",
     "Batch",
     "DeepAdapter",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spadeful.adapt.methods import ALDA, CDAN, DANN, ROT, Method, SourceOnly, Transport, TwoStage
+from spadeful.adapt.methods import ALDA, BA3US, CDAN, DANN, ETN, PADA, ROT, Method, SourceOnly, Transport, TwoStage
 from spadeful.adapt.train import Training
 from spadeful.loss import JointCost, Ramp
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced
@@ -31,6 +31,7 @@ class Config:
 
     source: str
     target: str
+    target_classes: str = ""  # those that the target has, if not all: 0-24, or 0,3,7, or names
     method: str = "m-pot"
     mass: float = 0.9
     mass_from: float | None = None  # where the mass starts, if it grows to `mass` over `mass_iterations`
@@ -46,6 +47,7 @@ class Config:
     gather: bool = False  # one problem over the batches of all processes
     threshold: float = 0.9  # of ALDA
     rho: float = 0.2  # of ROT
+    window: int = 500  # iterations after which PADA and BA3US weigh the classes anew
     batch_size: int = 500
     iterations: int = 300
     warmup: int = 150
@@ -137,6 +139,11 @@ METHODS = {
     "cdan-e": Known("conditional adversarial training, weighted by entropy", lambda config: CDAN()),
     "alda": Known("adversarial-learned loss on pseudo-labels", lambda config: ALDA(config.threshold)),
     "rot": Known("robust optimal transport in the dual", lambda config: ROT(config.rho)),
+    "pada": Known(
+        "adversarial training with weights of the classes, for a partial target", lambda config: PADA(config.window)
+    ),
+    "etn": Known("adversarial training with weights of the points, for a partial target", lambda config: ETN()),
+    "ba3us": Known("balanced adversarial alignment, for a partial target", lambda config: BA3US(config.window)),
     "ts-ot": Known("two-stage OT", two_stage),
     "ts-uot": Known("two-stage unbalanced OT", two_stage),
     "ts-pot": Known("two-stage partial OT", two_stage),

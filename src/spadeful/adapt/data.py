@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from spadeful.adapt import formats, rendered
+from spadeful.adapt.classes import class_numbers, of_classes
 from spadeful.adapt.domain import Domain
 
 __all__ = ["Domain", "Pair", "data_folder", "load_digits", "load_features", "source_and_target"]
@@ -129,13 +130,14 @@ def one_domain(loaded: Domain, arrays: dict[str, Any], domain: str, path: Path) 
     return Domain(part.x, part.y, domain, part.classes)
 
 
-def source_and_target(source: str, target: str, data: str | Path | None = None) -> Pair:
+def source_and_target(source: str, target: str, data: str | Path | None = None, target_classes: str = "") -> Pair:
     """The domains of a pair, in one shape; the target that is adapted to comes without labels.
 
     Names are those of `NAMES`, or `file.npz` and `file.npz:domain` for one's own features. Digits are 32x32 in colour
     where SVHN is one of the two, 28x28 in grey otherwise, as in the paper. Published digits have test parts of their
     own; of the handwritten ones a third is for testing. Features have no parts: all are trained with and tested on,
-    which is the custom for them.
+    which is the custom for them. `target_classes` makes the target a partial one, which has only those of the source's
+    classes; see `class_numbers`.
     """
     digits = (*formats.DIGITS, "fonts", "handwritten")
     size, channels = (32, 3) if "svhn" in (source, target) else (28, 1)
@@ -150,7 +152,10 @@ def source_and_target(source: str, target: str, data: str | Path | None = None) 
             f"Source and target must be points of one shape. Got {train.shape} of {source} and {adapted.shape} of "
             f"{target} instead."
         )
-    target_test = numbered_alike(target_test, train)
+    adapted, target_test = numbered_alike(adapted, train), numbered_alike(target_test, train)
+    if target_classes:
+        numbers = class_numbers(target_classes, train.classes)
+        adapted, target_test = of_classes(adapted, numbers), of_classes(target_test, numbers)
     return Pair(train, adapted.without_labels(), source_test, target_test)
 
 

@@ -15,9 +15,12 @@ A method is any object with
 from __future__ import annotations
 
 from spadeful.adapt.methods.alda import ALDA
+from spadeful.adapt.methods.ba3us import BA3US
 from spadeful.adapt.methods.base import Batch, Draw, Method, Step
 from spadeful.adapt.methods.cdan import CDAN
 from spadeful.adapt.methods.dann import DANN
+from spadeful.adapt.methods.etn import ETN
+from spadeful.adapt.methods.pada import PADA
 from spadeful.adapt.methods.rot import ROT
 from spadeful.adapt.methods.source_only import SourceOnly
 from spadeful.adapt.methods.transport import Transport
@@ -25,8 +28,11 @@ from spadeful.adapt.methods.two_stage import TwoStage
 
 __all__ = [
     "ALDA",
+    "BA3US",
     "CDAN",
     "DANN",
+    "ETN",
+    "PADA",
     "ROT",
     "Batch",
     "Draw",
