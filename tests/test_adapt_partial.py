@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import spadeful as sp
 from spadeful.cli import app
 
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
@@ -16,6 +17,7 @@ pytest.importorskip("lightning_fabric")
 from torch import nn, tensor  # noqa: E402
 
 from spadeful import adapt as ad  # noqa: E402
+from spadeful import adapting  # noqa: E402
 from spadeful.adapt import states  # noqa: E402
 from spadeful.adapt.classes import class_numbers, of_classes  # noqa: E402
 from spadeful.adapt.config import METHODS, Config  # noqa: E402
@@ -334,18 +336,22 @@ def test_both_parts_of_the_target_have_the_chosen_classes(folder):
     assert set(pair.source.y) == {0, 1, 2, 3}
 
 
+def run(output, **settings):
+    small = {"batch_size": 12, "warmup": 2, "iterations": 4, "bottleneck": 4, "evaluate_every": 2, "lr": 0.05}
+    config = Config("features.npz:a", "features.npz:b", **(small | settings))
+    return adapting.run(config, output, picture=False)
+
+
 def test_a_target_that_in_truth_has_all_classes_is_as_without_a_list(folder):
-    for options, output in ((("--target-classes", "0-3"), "listed"), ((), "all")):
-        result = command(*options, output=output)
-        assert result.exit_code == 0, result.output
+    run("listed", target_classes="0-3")
+    run("all")
     ours, theirs = (states.read(folder / name / states.LAST)[0] for name in ("listed", "all"))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 @pytest.mark.parametrize("method", ["m-pot", "ba3us"])
-def test_the_command_adapts_to_a_target_of_one_class(folder, method):
-    result = command("--target-classes", "w", "--method", method)
-    assert result.exit_code == 0, result.output
+def test_runs_and_evaluations_of_a_target_of_one_class(folder, method):
+    run("run", target_classes="w", method=method)
     said = CliRunner().invoke(app, ["evaluate", "run"])
     assert "target, class w" in said.output
     assert "target, class u" not in said.output
@@ -358,3 +364,92 @@ def test_the_command_refuses_lists_that_do_not_fit_before_it_leaves_anything(fol
     assert result.stderr.startswith("spadeful: target_classes must")
     assert result.stderr.count("\n") == 1
     assert not (folder / "run").exists()
+
+
+class Plane(nn.Module):
+    """Points in the plane as they are, and how near they are to the centres."""
+
+    def forward(self, x):
+        return x, -torch.cdist(x, torch.tensor(CENTRES, dtype=torch.float32)).square()
+
+
+def at_centres(*counts):
+    """So many points on each centre."""
+    y = np.repeat(np.arange(4), counts)
+    return ad.Domain(CENTRES[y].astype(np.float32), y, "centres", ("u", "v", "w", "x"))
+
+
+@pytest.mark.parametrize("kind", [ad.Transport, ad.TwoStage])
+def test_absent_classes_send_nothing_where_partial_transport_may_leave_them(kind):
+    """Half of the source has its place in the target: that is what a mass of up to a half takes, and OT takes all."""
+    source, target = at_centres(5, 5, 5, 5), at_centres(9, 9, 0, 0)
+    masses = ad.class_masses(Plane(), source, target, kind(sp.Partial(0.3)), batch_size=40, n_problems=3)
+    assert masses.sent.sum() == pytest.approx(0.3)
+    assert np.count_nonzero(masses.matrix[[0, 1], [0, 1]]) == 2
+    assert masses.matrix[[0, 1], [0, 1]].sum() == pytest.approx(0.3)
+    assert masses.absent == pytest.approx(0, abs=1e-12)
+    assert masses.present.tolist() == [True, True, False, False]
+    whole = ad.class_masses(Plane(), source, target, kind(sp.Balanced()), batch_size=40, n_problems=3)
+    assert whole.sent.tolist() == pytest.approx([0.25] * 4)
+    assert whole.absent == pytest.approx(0.5)
+    assert not whole.matrix[:, 2:].any()
+
+
+def test_unbalanced_transport_sends_little_from_absent_classes():
+    method = ad.Transport(sp.Unbalanced(0.5, 0.1), sp.JointCost(0.1, 0.1))
+    masses = ad.class_masses(
+        Plane(), at_centres(5, 5, 5, 5), at_centres(9, 9, 0, 0), method, batch_size=20, n_problems=2
+    )
+    assert masses.sent[:2].min() > 10 * masses.sent[2:].max()
+
+
+def test_masses_without_labels_go_to_predicted_classes():
+    source, target = at_centres(5, 5, 5, 5), at_centres(9, 9, 0, 0)
+    options = {"batch_size": 20, "n_problems": 2}
+    method = ad.Transport(sp.Partial(0.9), schedule=sp.Ramp(0.1, 0.4, 10))
+    known, unknown = (
+        ad.class_masses(Plane(), source, domain, method, iteration=10, **options)
+        for domain in (target, target.without_labels())
+    )
+    assert known.sent.sum() == pytest.approx(0.4)
+    np.testing.assert_array_equal(known.matrix, unknown.matrix)
+    np.testing.assert_array_equal(known.present, unknown.present)
+
+
+def test_masses_are_of_methods_that_transport():
+    with pytest.raises(TypeError, match=r"Transport or TwoStage\. Got DANN"):
+        ad.class_masses(Plane(), at_centres(5, 5, 5, 5), at_centres(9, 9, 0, 0), DANN())
+
+
+def test_masses_as_a_file(tmp_path):
+    masses = ad.ClassMasses(
+        np.array([[0.125, 0.25], [0.0, 1 / 3]]), ("plain", 'a "comma", say'), np.array([True, False])
+    )
+    masses.write(tmp_path / "masses.csv")
+    again = ad.ClassMasses.read(tmp_path / "masses.csv")
+    np.testing.assert_array_equal(again.matrix, masses.matrix)
+    np.testing.assert_array_equal(again.present, masses.present)
+    assert again.classes == masses.classes
+    assert (tmp_path / "masses.csv").read_text().splitlines()[1] == "plain,yes,0.375,0.125,0.25"
+
+
+def test_the_command_leaves_masses_and_says_what_classes_send(folder):
+    pytest.importorskip("sklearn")
+    imread = pytest.importorskip("matplotlib.image").imread
+    result = command("--target-classes", "0-1", "--mass", "0.3")
+    assert result.exit_code == 0, result.output
+    masses = ad.ClassMasses.read("run/masses.csv")
+    assert masses.sent.sum() == pytest.approx(0.3)
+    assert not masses.matrix[:, 2:].any()
+    said = result.stdout
+    assert f"Classes that the target lacks send {100 * masses.absent:.1f} %" in " ".join(said.split())
+    for name, mass in zip(masses.classes, masses.sent, strict=True):
+        assert any(name in line.split() and f"{mass:.4f}" in line for line in said.splitlines())
+    picture = imread("run/masses.png")
+    assert len(np.unique(picture.reshape(-1, picture.shape[2]), axis=0)) > 20
+
+
+def test_other_methods_leave_no_masses(folder):
+    run("run", method="pada")
+    assert not list((folder / "run").glob("masses.*"))
+    assert adapting.sent(folder / "run") == []

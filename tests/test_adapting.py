@@ -32,6 +32,7 @@ DATA = ["--source", "features.npz:a", "--target", "features.npz:b"]
 SMALL = ["--batch-size", "12", "--set", "bottleneck=4", "--set", "lr=0.05"]
 SHORT = [*SMALL, "--iterations", "6", "--warmup", "4", "--set", "evaluate_every=2"]
 FILES = {"config.json", "last.safetensors", "best.safetensors", "log.csv", "log.json", "result.json", "run.png"}
+MASSES = {"masses.csv", "masses.png"}
 
 
 def write_features():
@@ -112,7 +113,7 @@ def test_a_run_leaves_all_that_was_promised(finished):
     from matplotlib.image import imread
 
     run = finished[0] / "run"
-    assert {path.name for path in run.iterdir()} - {".lock"} == FILES
+    assert {path.name for path in run.iterdir()} - {".lock"} == FILES | MASSES
     config = json.loads((run / "config.json").read_text())
     assert (config["method"], config["iterations"], config["bottleneck"], config["lr"]) == ("m-pot", 6, 4, 0.05)
     with (run / "log.csv").open() as file:

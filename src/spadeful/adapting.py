@@ -20,10 +20,15 @@ from spadeful.adapt import states
 from spadeful.adapt.call import adapt, measure, predict
 from spadeful.adapt.config import METHODS, Config, read_config
 from spadeful.adapt.data import NAMES, Pair, source_and_target
+from spadeful.adapt.masses import ClassMasses, class_masses
+from spadeful.adapt.methods import Transport, TwoStage
 from spadeful.adapt.networks import Network, network_for
 from spadeful.adapt.selection import RULES
 from spadeful.adapt.train import Record, TrainingError
 from spadeful.files import replacing
+
+#: The mass between classes, where the method transports.
+MASSES = "masses.csv"
 
 #: Points of each domain that the picture of the features shows.
 SHOWN = 500
@@ -58,7 +63,7 @@ def run(
                 f"{folder} holds a run with other settings, in {kept}. Resume with those, or choose another."
             )
     pair = source_and_target(config.source, config.target, data, config.target_classes)
-    network = build(config, pair)
+    network, method = build(config, pair), config.build_method()
     try:
         fabric = Fabric(accelerator=device, precision=precision, **processes(device))  # type: ignore[arg-type]
     except RuntimeError as error:
@@ -71,7 +76,7 @@ def run(
             network,
             pair.source,
             pair.target,
-            config.build_method(),
+            method,
             config.training(),
             warmup=config.training(config.warmup) if config.warmup else None,
             batch_size=config.batch_size,
@@ -85,6 +90,10 @@ def run(
         result = {rule: record.chosen(rule) for rule in RULES} | {"last": record.rows[-1]}
         with replacing(folder / "result.json", force=True) as temporary:
             temporary.write_text(json.dumps(result, indent=1) + "\n")
+        if isinstance(method, (Transport, TwoStage)):
+            sizes = {"batch_size": config.batch_size, "iteration": config.iterations}
+            masses = class_masses(network, pair.source, pair.target_test, method, **sizes, device=fabric.device)
+            keep_masses(masses, folder, picture)
         if picture:
             draw(network, pair, record, folder, fabric.device)
     return record
@@ -124,6 +133,15 @@ def draw(network: Network, pair: Pair, record: Record, folder: Path, device: Any
     figures.save(figure, folder / "run.png", force=True)
 
 
+def keep_masses(masses: ClassMasses, folder: Path, picture: bool) -> None:
+    """The mass between classes, as a table and a picture."""
+    masses.write(folder / MASSES, force=True)
+    if picture:
+        figure = figures.new_figure(11, 5)
+        figures.draw_masses(figure, masses.matrix, masses.classes, masses.present)
+        figures.save(figure, folder / "masses.png", force=True)
+
+
 def summary(record: Record, config: Config, folder: Path) -> Table:
     """What each rule of selection would have kept."""
     title = f"{config.source} to {config.target}, {record.rows[-1]['phase']}"
@@ -134,6 +152,19 @@ def summary(record: Record, config: Config, folder: Path) -> Table:
             table.add_row(name + (" (kept)" if name == config.select else ""), str(row["iteration"]), *shown)
     table.caption = f"Kept: the best by {RULES[config.select].meaning}. Written to {folder}"
     return table
+
+
+def sent(folder: Path) -> list[Table]:
+    """The mass that each class of the source sends, where the method of a run transports."""
+    if not (folder / MASSES).exists():
+        return []
+    masses = ClassMasses.read(folder / MASSES)
+    table = Table("class of the source", "in the target", "mass sent", title="What transport takes from each class")
+    for name, has, mass in zip(masses.classes, masses.present, masses.sent, strict=True):
+        table.add_row(name, "yes" if has else "no", f"{mass:.4f}")
+    if not masses.present.all():
+        table.caption = f"Classes that the target lacks send {100 * masses.absent:.1f} % of all mass."
+    return [table]
 
 
 def evaluate(folder: str | Path, data: str | Path | None = None, which: str = "best") -> Table:

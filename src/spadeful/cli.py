@@ -696,7 +696,7 @@ def adapt(
         record = adapting.run(
             chosen, folder, data=data, resume=resume, device=device, precision=precision, progress=True
         )
-        adapting.show(adapting.summary(record, chosen, folder))
+        adapting.show(adapting.summary(record, chosen, folder), *adapting.sent(folder))
 
 
 def setting(text: str) -> tuple[str, Any]:

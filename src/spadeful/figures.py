@@ -297,6 +297,45 @@ def draw_frequencies(axes: Axes, source: Indices, target: Indices) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
+#: Classes whose names fit beside a matrix.
+MOST_NAMES = 30
+
+
+def draw_masses(figure: Figure, matrix: Floats, classes: Sequence[str], present: NDArray[np.bool_]) -> None:
+    """The mass from source classes (rows) to target classes, and what each sends; in red those the target lacks."""
+    left, right = figure.subplots(1, 2, width_ratios=[1.2, 1], sharey=True)
+    image = left.imshow(matrix, cmap="Blues", vmin=0, aspect="auto", interpolation="nearest")
+    figure.colorbar(image, ax=left, label="mass")
+    left.set(xlabel="class of the target", ylabel="class of the source", title="Mass between classes")
+    right.barh(np.arange(len(classes)), matrix.sum(axis=1), color=np.where(present, TARGET, WRONG))
+    right.set(xlabel="mass sent", title="Mass that each class sends")
+    for label, colour in (("in the target", TARGET), ("not in the target", WRONG)):
+        right.barh([0], [0], color=colour, label=label)
+    right.legend(frameon=False)
+    right.spines[["top", "right"]].set_visible(False)
+    if len(classes) <= MOST_NAMES:
+        left.set_xticks(np.arange(len(classes)), classes, rotation=90)
+        left.set_yticks(np.arange(len(classes)), classes)
+        for tick, has in zip(left.get_yticklabels(), present, strict=True):
+            tick.set_color(RIGHT if has else WRONG)
+
+
+def draw_sent(axes: Axes, sent: Mapping[str, Floats], classes: Sequence[str], present: NDArray[np.bool_]) -> None:
+    """The share of the mass that each class of the source sends, by method; on grey those that the target lacks."""
+    at = np.arange(len(classes))
+    for name, masses in sent.items():
+        colour, line, marker = LOOKS.get(name.lower(), (RIGHT, "-", "D"))
+        axes.plot(at, 100 * masses / masses.sum(), color=colour, ls=line, marker=marker, ms=5, label=name)
+    for number in at[~present]:
+        axes.axvspan(number - 0.5, number + 0.5, color="0.92", lw=0)
+    if len(classes) <= MOST_NAMES:
+        axes.set_xticks(at, classes, rotation=90)
+    axes.set(xlim=(-0.5, len(classes) - 0.5), ylabel="share of the mass sent, %", xlabel="class of the source")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 #: The colour, line and marker of a method, the same in every picture; two stages are dashed.
 LOOKS = {
     "source-only": ("0.45", ":", "s"),

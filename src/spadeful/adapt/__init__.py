@@ -5,6 +5,7 @@ from __future__ import annotations
 from spadeful.adapt.call import adapt, measure, predict
 from spadeful.adapt.domain import Domain
 from spadeful.adapt.estimator import DeepAdapter
+from spadeful.adapt.masses import ClassMasses, class_masses
 from spadeful.adapt.methods import (
     ALDA,
     BA3US,
@@ -32,6 +33,7 @@ __all__ = [
     "PADA",
     "ROT",
     "Batch",
+    "ClassMasses",
     "DeepAdapter",
     "Domain",
     "Method",
@@ -46,6 +48,7 @@ __all__ = [
     "Transport",
     "TwoStage",
     "adapt",
+    "class_masses",
     "feature_network",
     "measure",
     "predict",

@@ -28,6 +28,13 @@ def check(problem: Problem, schedule: Callable[[int], float] | None, **counts: i
             raise ValueError(f"{name} must be at least 1. Got {count!r} instead.")
 
 
+def at_iteration(problem: Problem, schedule: Callable[[int], float] | None, iteration: int) -> Problem:
+    """The problem with the mass that a schedule sets."""
+    if schedule is None or not isinstance(problem, Partial):
+        return problem
+    return Partial(schedule(iteration), problem.reg)
+
+
 @dataclass(frozen=True)
 class Transport:
     r"""Cross-entropy on the source plus transport from source to target, over k mini-batches.

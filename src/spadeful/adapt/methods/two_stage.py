@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from spadeful.adapt.methods.base import Batch, Draw, Step
-from spadeful.adapt.methods.transport import check, letter
+from spadeful.adapt.methods.transport import at_iteration, check, letter
 from spadeful.loss import JointCost
 from spadeful.plan import Plan
-from spadeful.problems import Partial, Problem
+from spadeful.problems import Problem
 from spadeful.solve import solve
 
 
@@ -59,9 +59,7 @@ class TwoStage:
         return None
 
     def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
-        problem = self.problem
-        if self.schedule is not None and isinstance(problem, Partial):
-            problem = Partial(self.schedule(step.iteration), problem.reg)
+        problem = at_iteration(self.problem, self.schedule, step.iteration)
         for _ in range(self.n_problems):
             batches = [draw() for _ in range(self.n_batches)]
             partners, weights = self.align(network, batches, problem)
