@@ -43,6 +43,7 @@ Wanted = tuple[Config, Path, Path | None]
 #: What the results of a run tell of: the choice of each rule, and the end.
 CHECKPOINTS = (*RULES, "last")
 FIELDS = {spec.name for spec in dataclasses.fields(Config)}
+DEFAULTS = {spec.name: spec.default for spec in dataclasses.fields(Config)}
 
 
 @dataclass(frozen=True)
@@ -87,18 +88,6 @@ def name_of(chosen: dict[str, Any]) -> str:
     return ",".join(str(value) if isinstance(value, str) else f"{axis}={value}" for axis, value in chosen.items())
 
 
-def warm_up_of(config: Config) -> Config | None:
-    """The run that is the warm-up of a run and nothing else."""
-    if not config.warmup:
-        return None
-    defaults = {spec.name: spec.default for spec in dataclasses.fields(Config)}
-    transport = ("mass", "mass_from", "mass_iterations", "tau", "reg", "alpha", "lam", "eta", "n_batches", "n_problems")
-    plain: dict[str, Any] = {
-        name: defaults[name] for name in (*transport, "batch_norm", "gather", "threshold", "rho", "window")
-    }
-    return dataclasses.replace(config, method="source-only", iterations=config.warmup, warmup=0, **plain)
-
-
 def reproduce(
     experiment: Experiment,
     folder: str | Path,
@@ -112,27 +101,29 @@ def reproduce(
     Runs that begin alike share their warm-up; the weights are those that each would have come to alone.
     """
     folder = Path(folder)
+    waiting = {name: config for name, config in experiment.runs.items() if not is_done(config, folder / name)}
     first: list[Wanted] = []
     then: list[Wanted] = []
-    for name, config in experiment.runs.items():
-        warm_up = warm_up_of(config)
-        place = folder / "warm-ups" / digest(warm_up) if warm_up else None
-        if warm_up and place:
+    for name, config in waiting.items():
+        warm_up, begun = config.warm_up(), (folder / name / states.LAST).exists()
+        place = folder / "warm-ups" / digest(warm_up) if warm_up and not begun else None
+        if warm_up and place and not is_done(warm_up, place):
             first.append((warm_up, place, None))
         then.append((config, folder / name, place))
     stages = [list(dict.fromkeys(first)), then]
     with progress_bar("runs", sum(map(len, stages)), progress) as advance:
         for stage in stages:
-            waiting = [each for each in stage if not is_done(each[0], each[1])]
-            advance(len(stage) - len(waiting))
-            calls = (delayed(one_run)(*each, data, n_jobs) for each in waiting)
+            calls = (delayed(one_run)(*each, data, n_jobs) for each in stage)
             for _ in Parallel(n_jobs, return_as="generator_unordered")(calls):
                 advance(1)
     return gather(experiment, folder)
 
 
 def digest(config: Config) -> str:
-    return sha256(config.to_json().encode()).hexdigest()[:12]
+    """A name for a config that stays when there are new settings."""
+    told = {spec.name: getattr(config, spec.name) for spec in dataclasses.fields(config)}
+    changed = {name: value for name, value in told.items() if value != DEFAULTS.get(name)}
+    return sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def is_done(config: Config, folder: Path) -> bool:
@@ -147,7 +138,7 @@ def one_run(config: Config, folder: Path, warm_up: Path | None, data: str | Path
     import torch
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // n_jobs))
-    if warm_up is not None and not (folder / states.LAST).exists():
+    if warm_up is not None:
         # As if the run had been interrupted after its warm-up: it goes on from there.
         with replacing(folder / "config.json", force=True) as temporary:
             temporary.write_text(config.to_json())

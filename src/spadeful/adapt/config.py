@@ -6,7 +6,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,11 @@ KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
+def of_method(default: Any) -> Any:
+    """A setting that a method has, and a warm-up on the source alone does not."""
+    return field(default=default, metadata={"of": "method"})
+
+
 @dataclass(frozen=True)
 class Config:
     """The settings of a run; the defaults are the paper's for USPS to MNIST (appendix D.1)."""
@@ -33,21 +38,21 @@ class Config:
     target: str
     target_classes: str = ""  # those that the target has, if not all: 0-24, or 0,3,7, or names
     method: str = "m-pot"
-    mass: float = 0.9
-    mass_from: float | None = None  # where the mass starts, if it grows to `mass` over `mass_iterations`
-    mass_iterations: int = 0
-    tau: float = 1.0
-    reg: float | None = None  # 0.1 for unbalanced transport, else 0
-    alpha: float = 0.1
-    lam: float = 0.1
-    eta: float = 1.0
-    n_batches: int = 1
-    n_problems: int = 1
-    batch_norm: str = "frozen"
-    gather: bool = False  # one problem over the batches of all processes
-    threshold: float = 0.9  # of ALDA
-    rho: float = 0.2  # of ROT
-    window: int = 500  # iterations after which PADA and BA3US weigh the classes anew
+    mass: float = of_method(0.9)
+    mass_from: float | None = of_method(None)  # where the mass starts, if it grows to `mass` over `mass_iterations`
+    mass_iterations: int = of_method(0)
+    tau: float = of_method(1.0)
+    reg: float | None = of_method(None)  # 0.1 for unbalanced transport, else 0
+    alpha: float = of_method(0.1)
+    lam: float = of_method(0.1)
+    eta: float = of_method(1.0)
+    n_batches: int = of_method(1)
+    n_problems: int = of_method(1)
+    batch_norm: str = of_method("frozen")
+    gather: bool = of_method(False)  # one problem over the batches of all processes
+    threshold: float = of_method(0.9)  # of ALDA
+    rho: float = of_method(0.2)  # of ROT
+    window: int = of_method(500)  # iterations after which PADA and BA3US weigh the classes anew
     batch_size: int = 500
     iterations: int = 300
     warmup: int = 150
@@ -95,6 +100,15 @@ class Config:
             select=self.select,
             seed=self.seed,
         )
+
+    def warm_up(self) -> Config | None:
+        """The run that is the warm-up of this one and nothing else."""
+        if not self.warmup:
+            return None
+        plain: dict[str, Any] = {
+            spec.name: spec.default for spec in dataclasses.fields(self) if spec.metadata.get("of") == "method"
+        }
+        return dataclasses.replace(self, method="source-only", iterations=self.warmup, warmup=0, **plain)
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
