@@ -42,25 +42,44 @@ BestTwo best_two(const double* x, const double* y, std::size_t n) {
 }
 
 template <class L>
-void relax(const double* x, const double* y, double shift, double* distance, double* nearest, std::size_t n) {
+Nearest relax(const double* x, const double* y, double shift, double* distance, std::size_t n) {
     using V = typename L::Vector;
     const V by = L::fill(shift);
-    for (std::size_t j = 0; j < n; ++nearest) {
-        const std::size_t end = j + block_size < n ? j + block_size : n;
-        V low = L::fill(infinity);
-        for (; j + L::width <= end; j += L::width) {
-            const V sum = L::add(L::add(L::load(x + j), L::load(y + j)), by);
-            const V now = L::min(L::load(distance + j), sum);
-            L::store(distance + j, now);
+    Nearest best;
+    std::size_t j = 0;
+    if (n >= 2 * L::width) {
+        V low0 = L::fill(infinity), low1 = low0, where0 = L::fill(-1.0), where1 = where0;
+        V here0 = L::iota(), here1 = L::add(here0, L::fill(static_cast<double>(L::width)));
+        const V step = L::fill(static_cast<double>(2 * L::width));
+        const auto one = [&](std::size_t at, V here, V& low, V& where) {
+            const V sum = L::add(L::add(L::load(x + at), L::load(y + at)), by);
+            const V now = L::min(L::load(distance + at), sum);
+            L::store(distance + at, now);
+            where = L::where_less(now, low, here, where);
             low = L::min(low, now);
+        };
+        for (; j + 2 * L::width <= n; j += 2 * L::width) {
+            one(j, here0, low0, where0);
+            one(j + L::width, here1, low1, where1);
+            here0 = L::add(here0, step);
+            here1 = L::add(here1, step);
         }
-        *nearest = L::lowest(low);
-        for (; j < end; ++j) {
-            const double sum = (x[j] + y[j]) + shift;
-            if (sum < distance[j]) distance[j] = sum;
-            if (distance[j] < *nearest) *nearest = distance[j];
+        if (j + L::width <= n) {
+            one(j, here0, low0, where0);
+            j += L::width;
         }
+        const V low = L::min(low0, low1), none = L::fill(infinity);
+        best.distance = L::lowest(low);
+        const V all = L::fill(best.distance);
+        const double index = L::lowest(L::min(L::where_equal(low0, all, where0, none), L::where_equal(low1, all, where1, none)));
+        best.index = index < infinity ? static_cast<std::ptrdiff_t>(index) : -1;
     }
+    for (; j < n; ++j) {
+        const double sum = (x[j] + y[j]) + shift;
+        if (sum < distance[j]) distance[j] = sum;
+        if (distance[j] < best.distance) best = {distance[j], static_cast<std::ptrdiff_t>(j)};
+    }
+    return best;
 }
 
 template <class L>
