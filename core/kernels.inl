@@ -41,45 +41,44 @@ BestTwo best_two(const double* x, const double* y, std::size_t n) {
     return best;
 }
 
+// Two registers side by side, so that neither waits for the other's positions.
 template <class L>
 Nearest relax(const double* x, const double* y, double shift, double* distance, std::size_t n) {
     using V = typename L::Vector;
-    const V by = L::fill(shift);
-    Nearest best;
+    struct Lanes {
+        V low, where, here;
+    };
+    constexpr double width = static_cast<double>(L::width);
+    const V by = L::fill(shift), step = L::fill(2 * width), none = L::fill(infinity);
+    Lanes even{none, none, L::iota()}, odd{none, none, L::add(L::iota(), L::fill(width))};
+    const auto take = [&](Lanes& lanes, std::size_t j) {
+        const V sum = L::add(L::add(L::load(x + j), L::load(y + j)), by);
+        const V now = L::min(L::load(distance + j), sum);
+        L::store(distance + j, now);
+        lanes.where = L::where_less(now, lanes.low, lanes.here, lanes.where);
+        lanes.low = L::min(lanes.low, now);
+        lanes.here = L::add(lanes.here, step);
+    };
     std::size_t j = 0;
-    if (n >= 2 * L::width) {
-        V low0 = L::fill(infinity), low1 = low0, where0 = L::fill(-1.0), where1 = where0;
-        V here0 = L::iota(), here1 = L::add(here0, L::fill(static_cast<double>(L::width)));
-        const V step = L::fill(static_cast<double>(2 * L::width));
-        const auto one = [&](std::size_t at, V here, V& low, V& where) {
-            const V sum = L::add(L::add(L::load(x + at), L::load(y + at)), by);
-            const V now = L::min(L::load(distance + at), sum);
-            L::store(distance + at, now);
-            where = L::where_less(now, low, here, where);
-            low = L::min(low, now);
-        };
-        for (; j + 2 * L::width <= n; j += 2 * L::width) {
-            one(j, here0, low0, where0);
-            one(j + L::width, here1, low1, where1);
-            here0 = L::add(here0, step);
-            here1 = L::add(here1, step);
-        }
-        if (j + L::width <= n) {
-            one(j, here0, low0, where0);
-            j += L::width;
-        }
-        const V low = L::min(low0, low1), none = L::fill(infinity);
-        best.distance = L::lowest(low);
-        const V all = L::fill(best.distance);
-        const double index = L::lowest(L::min(L::where_equal(low0, all, where0, none), L::where_equal(low1, all, where1, none)));
-        best.index = index < infinity ? static_cast<std::ptrdiff_t>(index) : -1;
+    for (; j + 2 * L::width <= n; j += 2 * L::width) {
+        take(even, j);
+        take(odd, j + L::width);
     }
+    if (j + L::width <= n) {
+        take(even, j);
+        j += L::width;
+    }
+    Nearest nearest{L::lowest(L::min(even.low, odd.low)), -1};
+    const V low = L::fill(nearest.distance);
+    const auto place = [&](const Lanes& lanes) { return L::where_equal(lanes.low, low, lanes.where, none); };
+    const double index = L::lowest(L::min(place(even), place(odd)));
+    if (index < infinity) nearest.index = static_cast<std::ptrdiff_t>(index);
     for (; j < n; ++j) {
         const double sum = (x[j] + y[j]) + shift;
         if (sum < distance[j]) distance[j] = sum;
-        if (distance[j] < best.distance) best = {distance[j], static_cast<std::ptrdiff_t>(j)};
+        if (distance[j] < nearest.distance) nearest = {distance[j], static_cast<std::ptrdiff_t>(j)};
     }
-    return best;
+    return nearest;
 }
 
 template <class L>

@@ -48,9 +48,17 @@ double value_of(const std::vector<Entry>& entries, const double* cost, std::size
 // Costs beyond this could overflow when they are added up along a path.
 constexpr double largest_cost = 1e304;
 
+// A whole row at a time, without a way out, is several entries in one step.
 void check(const double* cost, std::size_t m, std::size_t n) {
-    for (std::size_t k = 0; k < m * n; ++k)
-        if (!(std::abs(cost[k]) <= largest_cost || cost[k] == infinity)) throw BadEntry{k / n, k % n, cost[k]};
+    const auto is_bad = [](double c) { return !(std::abs(c) <= largest_cost) & !(c == infinity); };
+    for (std::size_t i = 0; i < m; ++i) {
+        const double* row = cost + i * n;
+        std::int64_t bad = 0;
+        for (std::size_t j = 0; j < n; ++j) bad += is_bad(row[j]);
+        if (bad == 0) continue;
+        const std::size_t j = static_cast<std::size_t>(std::find_if(row, row + n, is_bad) - row);
+        throw BadEntry{i, j, row[j]};
+    }
 }
 
 // Masses are doubles, units finer: a mass that was named as the largest one may miss it by their rounding.
