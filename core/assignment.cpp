@@ -360,12 +360,16 @@ double Assignment::guess_price(std::size_t size) {
     return half;
 }
 
+// Whether bids found mostly ties, as where points repeat: bids then decide little, and auctions take long.
+bool Assignment::too_tied() const { return n_ > small_size && 4 * ties_ > n_; }
+
 // Makes the matching optimal at the present price of a pair. Pairs that cost just as much are added up to the size.
 bool Assignment::match_at_price(std::size_t size, Watch& watch) {
     free_rows_.clear();
     for (std::size_t i = 0; i < n_; ++i)
         if (mate_of_row_[i] < 0 && least_[i] < pair_price_) free_rows_.push_back(static_cast<std::int32_t>(i));
     reduce_rows(reduction_bids * free_rows_.size());
+    if (too_tied()) return false;
     for (const std::int32_t i : free_rows_)
         if (!augment(static_cast<std::size_t>(i), watch)) return false;
     for (std::size_t i = 0; i < n_ && matched_ < size; ++i)
@@ -440,6 +444,7 @@ bool Assignment::match_some(std::size_t size, Watch& watch) {
     scans_ = partial_patience * n_;
     for (bool nearly = false;;) {
         if (!match_at_price(size, watch)) {
+            if (too_tied()) return false;
             const auto end = lows_.begin() + static_cast<std::ptrdiff_t>(size);
             const double mean = std::accumulate(lows_.begin(), end, 0.0) / static_cast<double>(size);
             add_spares(n_ - size);

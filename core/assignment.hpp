@@ -26,7 +26,8 @@ namespace spadeful {
 class Assignment {
 public:
     // cost: n x n, row after row; 0 < size <= n. Afterwards the matching of that many pairs is optimal. Returns
-    // false, with nothing done, if an entry is not finite or beyond 1e304.
+    // false, with nothing done, if an entry is not finite or beyond 1e304, or if points repeat so often in a large
+    // problem of fewer than n pairs that following the mass path is quicker.
     bool solve(const double* cost, std::size_t n, std::size_t size, Watch& watch);
     // The optimal matching with one pair more.
     void grow(Watch& watch);
@@ -55,6 +56,7 @@ private:
     void reduce_rows(std::size_t bids);
 
     double guess_price(std::size_t size);
+    bool too_tied() const;
     bool match_at_price(std::size_t size, Watch& watch);
     void shrink(Watch& watch);
 
