@@ -3,21 +3,33 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
+#include <utility>
+
+#include "transpose.hpp"
 
 namespace spadeful {
 
 namespace {
-// Measured over 2-D and 128-D clouds, clusters, uniform and integer costs, n = 64 .. 2000.
+// Measured over 2-D and 128-D clouds, clusters, colours of photos, uniform and integer costs, n = 64 .. 2000.
 //
 // Row scans per row that paths alone may take before the auction is called, if few rows are left or most had
 // ties, which make paths short and auctions long.
 constexpr std::size_t few_free = 50, patience = 30;
+// For less than all pairs, and as many again once nine tenths are found.
+constexpr std::size_t partial_patience = 40;
 // Row reduction pays up to this size, for so many bids per row.
 constexpr std::size_t small_size = 400, reduction_bids = 2;
+// Pairs that are added one by one rather than by another guess of their price.
+constexpr std::size_t few_pairs = 3;
+// The first guess of the price of a pair goes so much beyond the bound from below, as a share of the bound's distance
+// from that for half as many pairs; none is beyond the highest.
+constexpr double first_step = 0.6, highest_price = 1e306;
 // Epsilon starts from a share of what rows pay beyond the least, and grows after so many bids per row; past the
 // cap, paths do the rest.
 constexpr double first_epsilon = 0.3, epsilon_up = 10, epsilon_down = 8;
 constexpr std::size_t bids_per_row = 6, bid_cap = 400;
+constexpr auto no_limit = static_cast<std::size_t>(-1);
 }  // namespace
 
 BestTwo Assignment::best_two(std::size_t i) const {
@@ -74,71 +86,56 @@ bool Assignment::tied() const {
 }
 
 // Column reduction, then every row in turn takes its best column if that is free. Where rows have ties, raw costs
-// do as well as reduced ones, and one pass through memory is enough. Where some columns may stay unmatched, they
-// must not bring the prices of far ones into everybody's sums, whose last digits would drown in them.
+// do as well as reduced ones, and one pass through memory is enough.
 bool Assignment::greedy(double& mean) {
-    const bool raw = spare_ > 0 || tied();
+    const bool raw = tied();
     bool finite = true;
     std::fill_n(lows_.data(), n_, infinity);
     for (std::size_t i = 0; i < n_; ++i) {
         finite &= kernels_->fold_minimum(row(i), lows_.data(), n_);
-        if (raw && spare_ == 0 && finite) take_best(i);
+        if (raw && finite) take_best(i);
     }
     mean = 0;
-    if (!finite) return false;
-    if (spare_ > 0) {
-        mean = price_spares();
-    } else if (raw) {
-        return true;
-    } else {
-        for (std::size_t j = 0; j < n_; ++j) price_[j] = -lows_[j];
-    }
-    for (std::size_t i = 0; i < columns(); ++i) {
-        const double best = take_best(i);
-        if (spare_ == 0) mean += best / static_cast<double>(n_);
-    }
+    if (!finite || raw) return finite;
+    for (std::size_t j = 0; j < n_; ++j) price_[j] = -lows_[j];
+    for (std::size_t i = 0; i < n_; ++i) mean += take_best(i) / static_cast<double>(n_);
     return true;
-}
-
-// Spare columns begin at a price that all but as many rows would rather not pay. Returns the mean of what those
-// rows' best columns cost them beyond the least.
-double Assignment::price_spares() {
-    const std::size_t kept = n_ - spare_;
-    for (std::size_t i = 0; i < n_; ++i) lows_[i] = kernels_->minimum(row(i), n_);
-    std::nth_element(lows_.begin(), lows_.begin() + static_cast<std::ptrdiff_t>(kept), lows_.end());
-    std::fill_n(price_.data() + n_, spare_, lows_[kept]);
-    const double least = kernels_->minimum(lows_.data(), n_);
-    double mean = 0;
-    for (std::size_t i = 0; i < kept; ++i) mean += (lows_[i] - least) / static_cast<double>(kept);
-    return mean;
 }
 
 // Augmenting row reduction: free rows take their best column from whoever has it and raise its price to where
 // they would not mind the second best, so that every pair stays best for its row.
-void Assignment::reduce_rows() {
+void Assignment::reduce_rows(std::size_t bids) {
     stack_.assign(free_rows_.rbegin(), free_rows_.rend());
     free_rows_.clear();
-    for (std::size_t bids = 0; !stack_.empty(); ++bids) {
+    for (; !stack_.empty(); --bids) {
         const auto i = static_cast<std::size_t>(stack_.back());
+        if (bids == 0) {
+            free_rows_.insert(free_rows_.end(), stack_.rbegin(), stack_.rend());
+            return;
+        }
         stack_.pop_back();
-        if (bids >= reduction_bids * columns()) {
-            free_rows_.push_back(static_cast<std::int32_t>(i));
+        const BestTwo best = best_two(i);
+        if (best.first > pair_price_) {
+            least_[i] = best.first;
             continue;
         }
-        const BestTwo best = best_two(i);
+        ties_ += best.first == best.second;
+        const double second = std::min(best.second, pair_price_);
         auto j = static_cast<std::size_t>(best.index);
-        if (best.first == best.second && mate_of_column_[j] >= 0) {
+        if (best.first == second && mate_of_column_[j] >= 0) {
             j = find_free_tie(i, best);
             if (j == columns()) {
                 free_rows_.push_back(static_cast<std::int32_t>(i));
                 continue;
             }
-        } else if (best.second < infinity) {
-            price_[j] += best.second - best.first;
+        } else if (second < infinity) {
+            price_[j] += second - best.first;
         }
         if (const std::int32_t old = mate_of_column_[j]; old >= 0) {
             mate_of_row_[old] = -1;
             stack_.push_back(old);
+        } else {
+            ++matched_;
         }
         match(i, j);
     }
@@ -211,62 +208,88 @@ void Assignment::keep_tight() {
     for (const std::int32_t i : stack_) take_best(static_cast<std::size_t>(i));
 }
 
-// Moves all columns at this distance from the open to the reached ones, until it meets a free one and returns it.
-std::int32_t Assignment::advance(double distance) {
-    const auto look = [&](std::size_t start, std::size_t size, const double* lows) {
-        for (std::size_t b = 0; (b = kernels_->find(lows, distance, b, blocks(size))) < blocks(size); ++b) {
-            const std::size_t end = start + std::min(size, (b + 1) * block_size);
-            std::size_t j = start + b * block_size;
-            for (; (j = kernels_->find(distance_.data(), distance, j, end)) < end; ++j) {
-                if (mate_of_column_[j] < 0) return static_cast<std::int32_t>(j);
-                reached_.push_back({static_cast<std::int32_t>(j), distance});
-                distance_[j] = open_price_[j] = infinity;
-            }
-        }
-        return std::int32_t{-1};
-    };
-    const std::int32_t end = look(0, n_, nearest_.data());
-    return end >= 0 || spare_ == 0 ? end : look(n_, spare_, nearest_.data() + blocks(n_));
-}
-
-// Dijkstra from one free row to the nearest free column. False if the scans ran out; nothing has changed then.
-bool Assignment::augment(std::size_t free_row, std::size_t& scans, Watch& watch) {
-    const std::size_t n = columns();
-    std::fill_n(distance_.begin(), n, infinity);
-    std::copy_n(price_.begin(), n, open_price_.begin());  // infinite once a column is reached
-    std::fill(nearest_.begin(), nearest_.end(), infinity);
+void Assignment::open_search() {
+    std::fill_n(distance_.begin(), columns(), infinity);
+    std::copy_n(price_.begin(), columns(), open_price_.begin());  // infinite once a column is reached
     scanned_.clear();
     reached_.clear();
-    std::size_t next = 0;  // of the columns reached, the first whose row is still to be scanned
-    Scan scan{static_cast<std::int32_t>(free_row), 0.0, 0.0};
-    for (;;) {
-        watch.tick();
-        if (scans == 0) return false;
-        --scans;
-        scanned_.push_back(scan);
-        const auto i = static_cast<std::size_t>(scan.row);
-        kernels_->relax(row(i), open_price_.data(), scan.shift, distance_.data(), nearest_.data(), n_);
-        if (spare_ > 0 && i < n_)
-            kernels_->relax(zeros_.data(), open_price_.data() + n_, scan.shift, distance_.data() + n_,
-                            nearest_.data() + blocks(n_), spare_);
-        const double nearest = kernels_->minimum(nearest_.data(), blocks(n_) + blocks(spare_));
-        if (next == reached_.size() || nearest <= scan.distance) {
-            if (const std::int32_t end = advance(nearest); end >= 0) {
-                flip_path(free_row, static_cast<std::size_t>(end), nearest);
-                for (const Reach& r : reached_) price_[r.column] += nearest - r.distance;
-                return true;
-            }
+    bound_ = infinity;
+}
+
+void Assignment::scan(std::size_t i, double distance, double shift) {
+    scanned_.push_back({static_cast<std::int32_t>(i), distance, shift});
+    if (pair_price_ + shift < bound_) {
+        bound_ = pair_price_ + shift;
+        leaver_ = scanned_.back();
+    }
+    nearest_ = kernels_->relax(row(i), open_price_.data(), shift, distance_.data(), n_);
+    if (spare_ == 0) return;
+    const double here = i < n_ ? shift : infinity;  // spare rows do not match spare columns
+    const Nearest other = kernels_->relax(zeros_.data(), open_price_.data() + n_, here, distance_.data() + n_, spare_);
+    if (other.distance < nearest_.distance) nearest_ = {other.distance, other.index + static_cast<std::ptrdiff_t>(n_)};
+}
+
+// Counts the nearest columns as reached, until one of them is free.
+bool Assignment::reach_free() {
+    const std::size_t n = columns();
+    const bool look_for_ties = 2 * ties_ > n_;
+    for (auto j = static_cast<std::size_t>(nearest_.index); j < n;) {
+        if (mate_of_column_[j] < 0) {
+            nearest_.index = static_cast<std::ptrdiff_t>(j);
+            return true;
         }
-        const Reach& from = reached_[next++];
-        scan.row = mate_of_column_[from.column];
-        scan.distance = from.distance;
-        scan.shift = from.distance - (cost(scan.row, from.column) + price_[from.column]);
+        reached_.push_back({static_cast<std::int32_t>(j), nearest_.distance});
+        distance_[j] = open_price_[j] = infinity;
+        j = look_for_ties ? kernels_->find(distance_.data(), nearest_.distance, j + 1, n) : n;
+    }
+    return false;
+}
+
+// Dijkstra from the rows scanned so far, to the nearest free column or to a row that leaves first.
+Assignment::End Assignment::search(Watch& watch) {
+    double distance = -infinity;
+    for (std::size_t next = 0;; ++next) {  // of the columns reached, the first whose row is still to be scanned
+        watch.tick();
+        if (next == reached_.size() && nearest_.distance > bound_) return End::leaver;
+        if ((next == reached_.size() || nearest_.distance <= distance) && reach_free()) return End::column;
+        if (scans_ == 0) return End::tired;
+        --scans_;
+        const auto j = static_cast<std::size_t>(reached_[next].column);
+        const auto i = static_cast<std::size_t>(mate_of_column_[j]);
+        distance = reached_[next].distance;
+        scan(i, distance, distance - (cost(i, j) + price_[j]));
     }
 }
 
-// Walks back from a free column. The row that a column was reached from is not stored while searching: it is
-// the first whose sum, formed in the same order, equals the distance.
-void Assignment::flip_path(std::size_t free_row, std::size_t column, double distance) {
+// The shortest path from one free row. False if the scans ran out; nothing has changed then.
+bool Assignment::augment(std::size_t free_row, Watch& watch) {
+    open_search();
+    scan(free_row, 0.0, 0.0);
+    switch (search(watch)) {
+        case End::column:
+            flip_path(static_cast<std::size_t>(nearest_.index), nearest_.distance);
+            raise_prices(nearest_.distance);
+            ++matched_;
+            return true;
+        case End::leaver:
+            leave();
+            raise_prices(bound_);
+            least_[static_cast<std::size_t>(leaver_.row)] = std::nextafter(pair_price_, infinity);
+            return true;
+        default:
+            return false;
+    }
+}
+
+// The leaver gives its column, if it has one, to the path that reached it.
+void Assignment::leave() {
+    const std::int32_t column = std::exchange(mate_of_row_[leaver_.row], -1);
+    if (column >= 0) flip_path(static_cast<std::size_t>(column), leaver_.distance);
+}
+
+// Walks back from a column to the row that the path began with. The row that a column was reached from is not stored
+// while searching: it is the first whose sum, formed in the same order, equals the distance.
+void Assignment::flip_path(std::size_t column, double distance) {
     for (;;) {
         const Scan* scan = scanned_.data();
         for (;; ++scan) {
@@ -277,70 +300,233 @@ void Assignment::flip_path(std::size_t free_row, std::size_t column, double dist
         const auto i = static_cast<std::size_t>(scan->row);
         const std::int32_t before = mate_of_row_[i];
         match(i, column);
-        if (i == free_row) return;
+        if (before < 0) return;
         column = static_cast<std::size_t>(before);
         distance = scan->distance;
     }
 }
 
-bool Assignment::solve(const double* cost, std::size_t n, std::size_t spare, Watch& watch) {
-    cost_ = cost;
-    n_ = n;
-    spare_ = spare;
-    kernels_ = &kernels();
-    const std::size_t total = columns();
-    price_.assign(total, 0.0);
-    zeros_.assign(spare ? n : 0, 0.0);
-    lows_.resize(n);
+void Assignment::raise_prices(double distance) {
+    for (const Reach& r : reached_) price_[r.column] += std::max(0.0, distance - r.distance);
+}
+
+// One shortest path from all unmatched rows; its length is what the pair costs.
+void Assignment::grow(Watch& watch) {
+    const double before = std::exchange(pair_price_, infinity);
+    scans_ = no_limit;
+    open_search();
+    for (std::size_t i = 0; i < n_; ++i)
+        if (mate_of_row_[i] < 0) scan(i, 0.0, 0.0);
+    search(watch);
+    flip_path(static_cast<std::size_t>(nearest_.index), nearest_.distance);
+    raise_prices(nearest_.distance);
+    ++matched_;
+    pair_price_ = std::max(before, nearest_.distance);
+}
+
+// Takes away the dearest pair: the path from a spare row, which may have any column for its price, to the row that leaves.
+void Assignment::shrink(Watch& watch) {
+    scans_ = no_limit;
+    open_search();
+    for (std::size_t j = 0; j < n_; ++j)
+        if (mate_of_column_[j] < 0) open_price_[j] = infinity;
+    scan(n_, 0.0, 0.0);
+    bound_ = infinity;
+    search(watch);
+    leave();
+    mate_of_column_[std::exchange(mate_of_row_[n_], -1)] = -1;
+    raise_prices(bound_);
+    for (double& price : price_) price = std::max(0.0, price - bound_);
+    pair_price_ -= bound_;
+    --matched_;
+}
+
+// Sets the price of a pair to a bound from below: what all but so many rows, or so many columns, cost more than. Returns
+// one at which there would be about half as many pairs.
+double Assignment::guess_price(std::size_t size) {
+    double half = pair_price_ = -infinity;
+    const auto bound = [&] {
+        const auto begin = lows_.begin(), last = begin + static_cast<std::ptrdiff_t>(size);
+        std::nth_element(begin, last, lows_.end());
+        if (*last <= pair_price_) return;
+        pair_price_ = *last;
+        const auto middle = begin + static_cast<std::ptrdiff_t>(size / 2);
+        std::nth_element(begin, middle, last);
+        half = *middle;
+    };
+    bound();
+    std::copy(least_.begin(), least_.end(), lows_.begin());
+    bound();
+    return half;
+}
+
+// Whether bids found mostly ties, as where points repeat: bids then decide little, and auctions take long.
+bool Assignment::too_tied() const { return n_ > small_size && 4 * ties_ > n_; }
+
+// Makes the matching optimal at the present price of a pair. Pairs that cost just as much are added up to the size.
+bool Assignment::match_at_price(std::size_t size, Watch& watch) {
     free_rows_.clear();
-    ties_ = 0;
-    distance_.resize(total);
-    open_price_.resize(total);
-    nearest_.resize(blocks(n) + blocks(spare));
-    mate_of_row_.assign(total, -1);
-    mate_of_column_.assign(total, -1);
+    for (std::size_t i = 0; i < n_; ++i)
+        if (mate_of_row_[i] < 0 && least_[i] < pair_price_) free_rows_.push_back(static_cast<std::int32_t>(i));
+    reduce_rows(reduction_bids * free_rows_.size());
+    if (too_tied()) return false;
+    for (const std::int32_t i : free_rows_)
+        if (!augment(static_cast<std::size_t>(i), watch)) return false;
+    for (std::size_t i = 0; i < n_ && matched_ < size; ++i)
+        if (mate_of_row_[i] < 0 && least_[i] == pair_price_ && !augment(i, watch)) return false;
+    return true;
+}
 
-    double mean;
-    if (!greedy(mean)) return false;
-    if (total <= small_size) reduce_rows();
-    std::size_t done = 0;
-    const std::size_t left = free_rows_.size();
-    std::size_t scans = left <= few_free || 2 * ties_ > total ? patience * total : 0;
-    if (scans > 0)
-        while (done < free_rows_.size() && augment(free_rows_[done], scans, watch)) ++done;
-    if (done == free_rows_.size()) return true;
+// Spare points for the auction. Rows that would rather not pay for a pair have the spare columns, and free
+// columns the spare rows.
+void Assignment::add_spares(std::size_t count) {
+    spare_ = count;
+    price_.resize(columns(), std::exchange(pair_price_, infinity));
+    distance_.resize(columns());
+    open_price_.resize(columns());
+    mate_of_row_.resize(columns() + 1, -1);
+    mate_of_column_.resize(columns(), -1);
+    for (std::size_t i = 0, next = n_; i < n_ && next < columns(); ++i)
+        if (mate_of_row_[i] < 0 && least_[i] >= price_.back()) match(i, next++);
+    for (std::size_t j = 0, next = n_; j < n_ && next < columns(); ++j)
+        if (mate_of_column_[j] < 0) match(next++, j);
+}
 
+// Spare columns cost every row the same, so the used ones share the lowest price, that of a pair; likewise for spare
+// rows and free columns.
+void Assignment::drop_spares() {
+    const double low = kernels_->minimum(price_.data(), n_);
+    pair_price_ = spare_ > 0 ? kernels_->minimum(price_.data() + n_, spare_) - low : -infinity;
+    for (std::size_t j = 0; j < n_; ++j) price_[j] -= low;
+    for (std::size_t i = 0; i < n_; ++i) {
+        if (mate_of_row_[i] >= static_cast<std::int32_t>(n_)) mate_of_row_[i] = -1;
+        if (mate_of_column_[i] >= static_cast<std::int32_t>(n_)) mate_of_column_[i] = -1;
+        if (spare_ == 0) pair_price_ = std::max(pair_price_, row(i)[mate_of_row_[i]] + price_[mate_of_row_[i]]);
+    }
+    price_.resize(n_);
+    matched_ = n_ - spare_;
+    spare_ = 0;
+}
+
+void Assignment::bid_and_augment(double mean, Watch& watch) {
     double largest = std::abs(mean);
     for (const double price : price_) largest = std::max(largest, std::abs(price));
     auction(std::max(first_epsilon * mean, 1e-12 * largest), watch);
     keep_tight();
-    scans = static_cast<std::size_t>(-1);
-    for (const std::int32_t i : free_rows_) augment(i, scans, watch);
+    scans_ = no_limit;
+    for (const std::int32_t i : free_rows_) augment(static_cast<std::size_t>(i), watch);
+}
+
+bool Assignment::match_all(Watch& watch) {
+    double mean;
+    if (!greedy(mean)) return false;
+    if (n_ <= small_size) reduce_rows(reduction_bids * n_);
+    std::size_t done = 0;
+    if (free_rows_.size() <= few_free || 2 * ties_ > n_) {
+        scans_ = patience * n_;
+        while (done < free_rows_.size() && augment(static_cast<std::size_t>(free_rows_[done]), watch)) ++done;
+    }
+    if (done < free_rows_.size()) bid_and_augment(mean, watch);
+    drop_spares();
     return true;
 }
 
-void Assignment::grow(Watch& watch) {
-    const std::size_t last = columns() - 1;
-    const auto free_row = static_cast<std::size_t>(mate_of_column_[last]);
-    const auto free_column = static_cast<std::size_t>(mate_of_row_[last]);
-    mate_of_row_[free_row] = mate_of_column_[free_column] = -1;
-    --spare_;
-    std::size_t scans = static_cast<std::size_t>(-1);
-    augment(free_row, scans, watch);
+bool Assignment::match_some(std::size_t size, Watch& watch) {
+    bool finite = true;
+    std::fill_n(lows_.data(), n_, infinity);
+    for (std::size_t i = 0; i < n_; ++i) {
+        finite &= kernels_->fold_minimum(row(i), lows_.data(), n_);
+        least_[i] = kernels_->minimum(row(i), n_);
+    }
+    if (!finite) return false;
+    double price_before = guess_price(size), matched_before = -1;
+    pair_price_ += first_step * (pair_price_ - price_before);
+    scans_ = partial_patience * n_;
+    for (bool nearly = false;;) {
+        if (!match_at_price(size, watch)) {
+            if (too_tied()) return false;
+            const auto end = lows_.begin() + static_cast<std::ptrdiff_t>(size);
+            const double mean = std::accumulate(lows_.begin(), end, 0.0) / static_cast<double>(size);
+            add_spares(n_ - size);
+            bid_and_augment(mean - *std::min_element(lows_.begin(), end), watch);
+            drop_spares();
+            return true;
+        }
+        if (matched_ + few_pairs >= size) break;
+        if (!nearly && 10 * matched_ >= 9 * size) {
+            nearly = true;
+            scans_ += partial_patience * n_;
+        }
+        const auto matched = static_cast<double>(matched_);
+        if (matched_before < 0) matched_before = matched / 2;
+        // The straight line through the last two prices; twice as far if the last step brought nothing.
+        const double times = matched > matched_before ? (static_cast<double>(size) - matched) / (matched - matched_before) : 2;
+        const double step = (pair_price_ - price_before) * times;
+        if (!(step > 0 && pair_price_ + step < highest_price)) break;
+        price_before = std::exchange(pair_price_, pair_price_ + step);
+        matched_before = matched;
+    }
+    while (matched_ < size) grow(watch);
+    while (matched_ > size) shrink(watch);
+    return true;
 }
 
-double Assignment::price(double* column_prices) const {
-    // Spare columns cost every row the same, so the used ones share the lowest price; likewise for spare rows.
-    // Adding zero takes the sign off zeros, which would tell the width of the registers.
-    const double low = kernels_->minimum(price_.data(), n_);
-    for (std::size_t j = 0; j < n_; ++j) column_prices[j] = (price_[j] - low) + 0.0;
-    if (spare_ > 0) return (kernels_->minimum(price_.data() + n_, spare_) - low) + 0.0;
-    double highest = -infinity;
-    for (std::size_t i = 0; i < n_; ++i) {
-        const auto j = static_cast<std::size_t>(mate_of_row_[i]);
-        highest = std::max(highest, cost_[i * n_ + j] + column_prices[j]);
+// Whether the rows' costs differ much less than the columns', judged by a few columns and rows.
+bool Assignment::rows_are_alike() const {
+    constexpr std::size_t sample = 8;
+    const auto spread = [&](std::size_t stride, std::size_t other) {
+        double sum = 0, squares = 0;
+        for (std::size_t i = 0; i < n_; ++i) {
+            double x = 0;
+            for (std::size_t k = 0; k < sample; ++k) x += cost_[i * stride + k * n_ / sample * other];
+            sum += x;
+            squares += x * x;
+        }
+        return static_cast<double>(n_) * squares - sum * sum;
+    };
+    return spread(1, n_) > 2 * spread(n_, 1);
+}
+
+void Assignment::start(const double* cost, std::size_t n) {
+    cost_ = cost;
+    n_ = n;
+    spare_ = matched_ = ties_ = 0;
+    pair_price_ = infinity;
+    kernels_ = &kernels();
+    // Rows far from all columns leave at once, so the paths are shorter from the side that is spread out more.
+    turned_ = n <= small_size && rows_are_alike();
+    if (turned_) {
+        transposed_.resize(n * n);
+        transpose(cost, transposed_.data(), n, n);
+        cost_ = transposed_.data();
     }
-    return highest + 0.0;
+    price_.assign(n, 0.0);
+    zeros_.assign(n, 0.0);
+    least_.resize(n);
+    lows_.resize(n);
+    distance_.resize(n);
+    open_price_.resize(n);
+    mate_of_row_.assign(n + 1, -1);
+    mate_of_column_.assign(n, -1);
+    free_rows_.clear();
+}
+
+bool Assignment::solve(const double* cost, std::size_t n, std::size_t size, Watch& watch) {
+    start(cost, n);
+    return size == n ? match_all(watch) : match_some(size, watch);
+}
+
+// Adding zero takes the sign off zeros, which would tell the width of the registers.
+double Assignment::price(double* column_prices) const {
+    for (std::size_t j = 0; j < n_; ++j) {
+        if (!turned_) {
+            column_prices[j] = price_[j] + 0.0;
+        } else {
+            const std::int32_t i = mate_of_row_[j];
+            column_prices[j] = i < 0 ? 0.0 : std::max(0.0, pair_price_ - (row(j)[i] + price_[i]));
+        }
+    }
+    return pair_price_ + 0.0;
 }
 
 }  // namespace spadeful

@@ -1,11 +1,18 @@
-// Minimum-cost matching of a given size between two equally large sets, by an auction and shortest paths.
+// Minimum-cost matching of a given size between two equally large sets.
 //
-// A matching of k of n rows is a perfect one once n - k spare rows and n - k spare columns are added that
-// match any real partner for nothing and never each other (Chapel et al., 2020). Then, in this order:
-//   1. column reduction and a greedy pass (Jonker and Volgenant, Computing 38, 1987);
-//   2. if many rows are left over, an auction with epsilon scaling (Bertsekas, Annals of OR 14, 1988)
-//      for good prices: it need not be exact, and its epsilon adapts to how hard the rows fight;
-//   3. one shortest augmenting path for each row that is still free, which makes the matching optimal.
+// Columns have prices, and so has one more pair. A matching is optimal for its size if, at these prices, every
+// matched row has its cheapest column, no row without one could have one below the price of a pair, and a free column costs
+// nothing. All of that holds, but for some rows still to be matched, while they are matched one by one:
+//   1. rows bid for their cheapest column (augmenting row reduction: Jonker and Volgenant, Computing 38, 1987);
+//   2. one shortest augmenting path for each row that is still free makes the matching optimal. It leads to a free
+//      column, or to a row that had better give up its own and stay unmatched.
+// For less than all rows the price of a pair is guessed from below, and rises until the matching has nearly its
+// size; the last pairs are added or taken away one at a time.
+//
+// Where paths grow long, an auction with epsilon scaling (Bertsekas, Annals of OR 14, 1988) finds good prices first: it
+// need not be exact, and its epsilon adapts to how hard the rows fight. A matching of k of n rows is a perfect one
+// for it: n - k spare rows and n - k spare columns are added that match any real partner for nothing and never each
+// other (Chapel et al., 2020).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,16 +25,15 @@ namespace spadeful {
 
 class Assignment {
 public:
-    // cost: n x n, row after row; spare < n. Afterwards the matching of n - spare pairs is optimal. Returns
-    // false, with nothing done, if an entry is not finite or beyond 1e304.
-    bool solve(const double* cost, std::size_t n, std::size_t spare, Watch& watch);
-    // Takes one spare row and column away: the optimal matching with one pair more.
+    // cost: n x n, row after row; 0 < size <= n. Afterwards the matching of that many pairs is optimal. Returns
+    // false, with nothing done, if an entry is not finite or beyond 1e304, or if points repeat so often in a large
+    // problem of fewer than n pairs that following the mass path is quicker.
+    bool solve(const double* cost, std::size_t n, std::size_t size, Watch& watch);
+    // The optimal matching with one pair more.
     void grow(Watch& watch);
 
-    // The column of a row, or -1 if a spare one.
-    std::int32_t column_of(std::size_t row) const {
-        return mate_of_row_[row] < static_cast<std::int32_t>(n_) ? mate_of_row_[row] : -1;
-    }
+    // The column of a row, or -1 if it has none.
+    std::int32_t column_of(std::size_t row) const { return (turned_ ? mate_of_column_ : mate_of_row_)[row]; }
     // The price of one more pair, and what each column adds to it (>= 0, and 0 for an unmatched column).
     double price(double* column_prices) const;
 
@@ -37,23 +43,47 @@ private:
     double cost(std::size_t i, std::size_t j) const { return i < n_ && j < n_ ? cost_[i * n_ + j] : 0.0; }
     BestTwo best_two(std::size_t i) const;
     void match(std::size_t i, std::size_t j);
+
+    bool rows_are_alike() const;
+    void start(const double* cost, std::size_t n);
+    bool match_all(Watch& watch);
+    bool match_some(std::size_t size, Watch& watch);
+
     std::size_t find_free_tie(std::size_t i, const BestTwo& best) const;
     double take_best(std::size_t i);
     bool tied() const;
     bool greedy(double& mean);  // mean: of what rows pay beyond the least
-    double price_spares();
-    void reduce_rows();
+    void reduce_rows(std::size_t bids);
+
+    double guess_price(std::size_t size);
+    bool too_tied() const;
+    bool match_at_price(std::size_t size, Watch& watch);
+    void shrink(Watch& watch);
+
+    void add_spares(std::size_t count);
+    void drop_spares();
     void auction(double epsilon, Watch& watch);
     void level_spares();
     void keep_tight();
-    bool augment(std::size_t free_row, std::size_t& scans, Watch& watch);
-    std::int32_t advance(double distance);
-    void flip_path(std::size_t free_row, std::size_t column, double distance);
+    void bid_and_augment(double mean, Watch& watch);
+
+    enum class End { column, leaver, tired };
+    void open_search();
+    void scan(std::size_t i, double distance, double shift);
+    bool reach_free();
+    End search(Watch& watch);
+    bool augment(std::size_t free_row, Watch& watch);
+    void leave();
+    void flip_path(std::size_t column, double distance);
+    void raise_prices(double distance);
 
     const double* cost_ = nullptr;
-    std::size_t n_ = 0, spare_ = 0, ties_ = 0;
+    bool turned_ = false;  // rows and columns have changed places
+    std::size_t n_ = 0, spare_ = 0, matched_ = 0, ties_ = 0;
+    double pair_price_ = infinity;
     const Kernels* kernels_ = nullptr;
-    std::vector<double> price_, lows_, zeros_, open_price_, distance_, nearest_;
+    // least_: a bound from below of what an unmatched row would pay
+    std::vector<double> price_, least_, lows_, zeros_, open_price_, distance_, transposed_;
     std::vector<std::int32_t> mate_of_row_, mate_of_column_, free_rows_, stack_;
 
     // The search tree: rows in the order they were scanned, each with the distance it was reached at and what
@@ -68,6 +98,10 @@ private:
     };
     std::vector<Scan> scanned_;
     std::vector<Reach> reached_;
+    Nearest nearest_;          // of the columns not yet reached
+    Scan leaver_{};            // the scanned row for which it is cheapest to stay unmatched,
+    double bound_ = infinity;  // and the distance at which it does
+    std::size_t scans_ = 0;    // that may still be done
 };
 
 }  // namespace spadeful

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "transpose.hpp"
+
 namespace spadeful {
 
 void Flows::reset(std::size_t rows, std::size_t columns) {
@@ -84,15 +86,6 @@ double Forest::Queue::smallest() const { return kernels().minimum(block_.data(),
 std::size_t Forest::Queue::find(double key) const {
     const std::size_t start = kernels().find(block_.data(), key, 0, block_.size()) * block_size;
     return kernels().find(key_.data(), key, start, start + block_size);
-}
-
-// Square tiles keep both sides in the first-level cache.
-static void transpose(const double* from, double* to, std::size_t m, std::size_t n) {
-    constexpr std::size_t tile = 16;
-    for (std::size_t i0 = 0; i0 < m; i0 += tile)
-        for (std::size_t j0 = 0; j0 < n; j0 += tile)
-            for (std::size_t j = j0; j < std::min(n, j0 + tile); ++j)
-                for (std::size_t i = i0; i < std::min(m, i0 + tile); ++i) to[j * m + i] = from[i * n + j];
 }
 
 void Forest::start(const double* cost, std::size_t m, std::size_t n) {
@@ -255,10 +248,8 @@ Forest::Outcome Forest::solve(const double* cost, std::size_t m, std::size_t n, 
     supply_ = supply;
     demand_ = demand;
     start(cost, m, n);
-    for (std::size_t passes = 0; sent_ < limits.target; ++passes) {
+    while (sent_ < limits.target) {
         watch.tick();
-        if (passes > limits.budget) return Outcome::too_long;
-        if (passes > limits.early_budget && sent_ < limits.target / 5 * 4) return Outcome::too_long;
         // At the same price a column with room comes first: it ends a path that others would only lengthen.
         const double open = open_.smallest(), full = full_.smallest();
         const double next = std::min(open, full);

@@ -67,14 +67,11 @@ struct Link {
 
 class Forest {
 public:
-    enum class Outcome { done, infeasible, too_long };
+    enum class Outcome { done, infeasible };
 
     struct Limits {
-        std::int64_t target;                                  // units to send
-        double ceiling = infinity;                            // send none at a higher price than this
-        std::size_t budget = static_cast<std::size_t>(-1);  // passes over a row or column
-        // Passes by which most of the target must have been sent; on problems that fail this the rest takes long.
-        std::size_t early_budget = static_cast<std::size_t>(-1);
+        std::int64_t target;        // units to send
+        double ceiling = infinity;  // send none at a higher price than this
     };
 
     // cost: m x n, no NaN, no -inf; inf forbids a pair. `keep_path` records segments and links.

@@ -29,12 +29,18 @@ struct BestTwo {
     std::ptrdiff_t index = -1;
 };
 
+// The smallest distance, and where it first stands.
+struct Nearest {
+    double distance = infinity;
+    std::ptrdiff_t index = -1;
+};
+
 struct Kernels {
     const char* name;
     // best two of x[j] + y[j], j < n
     BestTwo (*best_two)(const double* x, const double* y, std::size_t n);
-    // distance[j] = min(distance[j], (x[j] + y[j]) + shift); nearest[b] = the smallest of block b
-    void (*relax)(const double* x, const double* y, double shift, double* distance, double* nearest, std::size_t n);
+    // distance[j] = min(distance[j], (x[j] + y[j]) + shift), j < n; returns the nearest
+    Nearest (*relax)(const double* x, const double* y, double shift, double* distance, std::size_t n);
     // first index >= from with x[index] == value, or n
     std::size_t (*find)(const double* x, double value, std::size_t from, std::size_t n);
     // first index >= from with x[index] + y[index] == value, or n

@@ -41,26 +41,44 @@ BestTwo best_two(const double* x, const double* y, std::size_t n) {
     return best;
 }
 
+// Two registers side by side, so that neither waits for the other's positions.
 template <class L>
-void relax(const double* x, const double* y, double shift, double* distance, double* nearest, std::size_t n) {
+Nearest relax(const double* x, const double* y, double shift, double* distance, std::size_t n) {
     using V = typename L::Vector;
-    const V by = L::fill(shift);
-    for (std::size_t j = 0; j < n; ++nearest) {
-        const std::size_t end = j + block_size < n ? j + block_size : n;
-        V low = L::fill(infinity);
-        for (; j + L::width <= end; j += L::width) {
-            const V sum = L::add(L::add(L::load(x + j), L::load(y + j)), by);
-            const V now = L::min(L::load(distance + j), sum);
-            L::store(distance + j, now);
-            low = L::min(low, now);
-        }
-        *nearest = L::lowest(low);
-        for (; j < end; ++j) {
-            const double sum = (x[j] + y[j]) + shift;
-            if (sum < distance[j]) distance[j] = sum;
-            if (distance[j] < *nearest) *nearest = distance[j];
-        }
+    struct Lanes {
+        V low, where, here;
+    };
+    constexpr double width = static_cast<double>(L::width);
+    const V by = L::fill(shift), step = L::fill(2 * width), none = L::fill(infinity);
+    Lanes even{none, none, L::iota()}, odd{none, none, L::add(L::iota(), L::fill(width))};
+    const auto take = [&](Lanes& lanes, std::size_t j) {
+        const V sum = L::add(L::add(L::load(x + j), L::load(y + j)), by);
+        const V now = L::min(L::load(distance + j), sum);
+        L::store(distance + j, now);
+        lanes.where = L::where_less(now, lanes.low, lanes.here, lanes.where);
+        lanes.low = L::min(lanes.low, now);
+        lanes.here = L::add(lanes.here, step);
+    };
+    std::size_t j = 0;
+    for (; j + 2 * L::width <= n; j += 2 * L::width) {
+        take(even, j);
+        take(odd, j + L::width);
     }
+    if (j + L::width <= n) {
+        take(even, j);
+        j += L::width;
+    }
+    Nearest nearest{L::lowest(L::min(even.low, odd.low)), -1};
+    const V low = L::fill(nearest.distance);
+    const auto place = [&](const Lanes& lanes) { return L::where_equal(lanes.low, low, lanes.where, none); };
+    const double index = L::lowest(L::min(place(even), place(odd)));
+    if (index < infinity) nearest.index = static_cast<std::ptrdiff_t>(index);
+    for (; j < n; ++j) {
+        const double sum = (x[j] + y[j]) + shift;
+        if (sum < distance[j]) distance[j] = sum;
+        if (distance[j] < nearest.distance) nearest = {distance[j], static_cast<std::ptrdiff_t>(j)};
+    }
+    return nearest;
 }
 
 template <class L>

@@ -8,20 +8,6 @@ namespace spadeful {
 
 namespace {
 
-// Passes that the forest may take before a single mass is left to the auction. Easy problems end far below it.
-// On hard ones (points in the plane) the forest's work grows fast towards mass 1, while the auction's grows
-// with the number of spare points, towards mass 0. Measured as in assignment.cpp.
-void set_budget(Forest::Limits& limits, std::size_t n, double mass) {
-    if (n <= 128 && mass >= 0.85) {  // small, and nearly all of it: the auction at once
-        limits.budget = limits.early_budget = 0;
-        return;
-    }
-    const auto times = [n](double passes) { return static_cast<std::size_t>(static_cast<double>(n) * passes); };
-    const double more = 2500 * std::pow(1 - mass, 3);
-    limits.budget = 1500 + times(14 + more);
-    limits.early_budget = times(4 + more);
-}
-
 // Neumaier's sum: exact to the last bit or two whatever the order of magnitudes.
 class Sum {
 public:
@@ -62,9 +48,17 @@ double value_of(const std::vector<Entry>& entries, const double* cost, std::size
 // Costs beyond this could overflow when they are added up along a path.
 constexpr double largest_cost = 1e304;
 
+// A whole row at a time, without a way out, is several entries in one step.
 void check(const double* cost, std::size_t m, std::size_t n) {
-    for (std::size_t k = 0; k < m * n; ++k)
-        if (!(std::abs(cost[k]) <= largest_cost || cost[k] == infinity)) throw BadEntry{k / n, k % n, cost[k]};
+    const auto is_bad = [](double c) { return !(std::abs(c) <= largest_cost) & !(c == infinity); };
+    for (std::size_t i = 0; i < m; ++i) {
+        const double* row = cost + i * n;
+        std::int64_t bad = 0;
+        for (std::size_t j = 0; j < n; ++j) bad += is_bad(row[j]);
+        if (bad == 0) continue;
+        const std::size_t j = static_cast<std::size_t>(std::find_if(row, row + n, is_bad) - row);
+        throw BadEntry{i, j, row[j]};
+    }
 }
 
 // Masses are doubles, units finer: a mass that was named as the largest one may miss it by their rounding.
@@ -101,21 +95,14 @@ std::int64_t Units::of_mass(double mass) const {
 
 Answer Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units& units,
                      const Request& request, Watch& watch) {
-    Forest::Limits limits{units.of_mass(request.mass), request.ceiling};
-    const std::int64_t target = limits.target;
-    const bool whole = target == units.total;
-    const bool matching = units.each > 0 && !request.along_path && request.ceiling == infinity;
-    if (matching && whole && assignment_.solve(cost, n, 0, watch)) return from_assignment(cost, n, 0, units, watch);
-
-    check(cost, m, n);
-    if (matching && !whole) set_budget(limits, n, request.mass);
-    Forest::Outcome outcome = forest_.solve(cost, m, n, units.supply, units.demand, limits, false, watch);
-    if (outcome == Forest::Outcome::too_long) {
-        const auto points = static_cast<std::size_t>(target / units.each);
-        if (points > 0 && assignment_.solve(cost, n, n - points, watch))
-            return from_assignment(cost, n, target % units.each, units, watch);
-        outcome = forest_.solve(cost, m, n, units.supply, units.demand, {target}, false, watch);
+    const std::int64_t target = units.of_mass(request.mass);
+    if (units.each > 0 && target >= units.each && !request.along_path && request.ceiling == infinity) {
+        const auto pairs = static_cast<std::size_t>(target / units.each);
+        if (assignment_.solve(cost, n, pairs, watch)) return from_assignment(cost, n, target % units.each, units, watch);
     }
+    check(cost, m, n);
+    const Forest::Outcome outcome =
+        forest_.solve(cost, m, n, units.supply, units.demand, {target, request.ceiling}, false, watch);
     if (outcome == Forest::Outcome::infeasible && !is_rounding(target - forest_.sent(), units))
         throw Infeasible{units.mass(forest_.sent())};
     return from_forest(cost, units);
