@@ -151,3 +151,76 @@ def test_files_that_make_no_sense_are_refused(folder, text, message):
     Path("small.toml").write_text(text)
     with pytest.raises(ValueError, match=message):
         read_experiment("small.toml")
+
+
+PARTIAL = """
+title = "Two of three classes"
+
+[settings]
+target_classes = "0-1"
+batch_size = 12
+bottleneck = 4
+lr = 0.05
+warmup = 4
+iterations = 4
+evaluate_every = 2
+mass = 0.4
+
+[task.there]
+source = "features.npz:a"
+target = "features.npz:b"
+
+[task.back]
+source = "features.npz:b"
+target = "features.npz:a"
+
+[[runs]]
+method = ["m-pot", "m-ot", "source-only"]
+task = ["there", "back"]
+seed = [0, 1]
+
+[paper]
+"m-pot,there" = 80.0
+"m-pot,back" = 90.0
+"m-ot,there" = 70.0
+"""
+
+
+def test_partial_targets_are_told_of_by_means_and_by_what_absent_classes_send(folder):
+    pytest.importorskip("matplotlib")
+    Path("partial.toml").write_text(PARTIAL)
+    command = ["reproduce", "partial.toml", "-o", "results.json", "--runs", "runs"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    results = json.loads(Path("results.json").read_text())
+    runs = {run["name"]: run for run in results["runs"]}
+    assert runs["m-pot,there,seed=0"]["absent"] == ["2"]
+    assert sum(runs["m-pot,there,seed=0"]["sent"].values()) == pytest.approx(0.4)
+    assert list(runs["m-ot,back,seed=1"]["sent"].values()) == pytest.approx([1 / 3] * 3)
+    assert "sent" not in runs["source-only,there,seed=0"]
+    table = summary(results)
+    shown = {row[0]: dict(zip((str(c.header) for c in table.columns), row, strict=True)) for row in rows_of(table)}
+    assert {name for name in shown if name.startswith("mean")} == {
+        f"mean of 2: {method}" for method in ("m-pot", "m-ot", "source-only")
+    }
+    row = shown["mean of 2: m-pot"]
+    by_seed = [
+        np.mean([runs[f"m-pot,{task},seed={seed}"]["density"]["target_accuracy"] for task in ("there", "back")])
+        for seed in (0, 1)
+    ]
+    assert row["density"] == f"{np.mean(by_seed):.2f} ± {np.std(by_seed, ddof=1):.2f}"
+    assert (row["paper"], row["seeds"]) == ("85.00", "2")
+    assert shown["m-ot,there"]["paper"] == "70.00"
+    assert shown["mean of 2: m-ot"]["paper"] == ""
+    assert shown["mean of 2: m-ot"]["from absent classes, %"] == "33.3"
+    assert shown["mean of 2: source-only"]["from absent classes, %"] == ""
+    assert Path("results_masses.png").stat().st_size > 5000
+    Path("results.json").unlink()
+    Path("results.png").unlink()
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code == 2
+    assert "results_masses.png" in refused.output
+
+
+def rows_of(table):
+    return list(zip(*(column.cells for column in table.columns), strict=True))

@@ -740,11 +740,14 @@ def reproduce(
         from spadeful import adapting, reproducing
         from spadeful.files import check_free
 
-        picture = output.with_suffix(".png")
-        check_free(output, force)
-        check_free(picture, force)
+        picture, masses = output.with_suffix(".png"), output.with_name(f"{output.stem}_masses.png")
         chosen = reproducing.read_experiment(experiment, short=not full)
+        partial = any(config.target_classes for config in chosen.runs.values())
+        for path in (output, picture, masses)[: 3 if partial else 2]:
+            check_free(path, force)
         results = reproducing.reproduce(chosen, runs, data=data, n_jobs=n_jobs, progress=True)
         reproducing.write(results, output, force)
         reproducing.draw(results, picture, force)
+        if partial:
+            reproducing.draw_sent(results, masses, force)
         adapting.show(reproducing.summary(results))

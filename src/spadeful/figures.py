@@ -342,6 +342,9 @@ LOOKS = {
     **{f"{kind}-ot": (WRONG, line, "v") for kind, line in (("m", "-"), ("ts", "--"))},
     **{f"{kind}-uot": ("#cc79a7", line, "^") for kind, line in (("m", "-"), ("ts", "--"))},
     **{f"{kind}-pot": (TARGET, line, "o") for kind, line in (("m", "-"), ("ts", "--"))},
+    "pada": ("#e69f00", "-.", "P"),
+    "etn": ("#56b4e9", "-.", "X"),
+    "ba3us": (SOURCE, "-.", "D"),
 }
 
 

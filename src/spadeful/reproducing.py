@@ -26,14 +26,18 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import numpy as np
 from joblib import Parallel, delayed
 from rich.table import Table
 
 from spadeful import figures
 from spadeful.adapt import states
 from spadeful.adapt.config import Config, make_config, read_config, read_settings
+from spadeful.adapt.masses import ClassMasses
 from spadeful.adapt.selection import RULES
+from spadeful.adapting import MASSES
 from spadeful.adapting import run as adapt
+from spadeful.arrays import Floats
 from spadeful.files import replacing
 from spadeful.progress import progress_bar
 
@@ -155,7 +159,8 @@ def gather(experiment: Experiment, folder: Path) -> dict[str, Any]:
         if is_done(config, place):
             rows = json.loads((place / "log.json").read_text())["rows"]
             found = json.loads((place / "result.json").read_text())
-            runs.append({"name": name, "config": dataclasses.asdict(config), **found, "rows": rows})
+            told = {"name": name, "config": dataclasses.asdict(config), **found, "rows": rows}
+            runs.append(told | sent_in(place))
     return {
         "title": experiment.title,
         "note": experiment.note,
@@ -165,6 +170,15 @@ def gather(experiment: Experiment, folder: Path) -> dict[str, Any]:
         "paper": experiment.paper,
         "runs": runs,
     }
+
+
+def sent_in(folder: Path) -> dict[str, Any]:
+    """The mass that each class of the source sent in a run that transports, and the classes that the target lacks."""
+    if not (folder / MASSES).exists():
+        return {}
+    masses = ClassMasses.read(folder / MASSES)
+    lacking = [name for name, has in zip(masses.classes, masses.present, strict=True) if not has]
+    return {"sent": dict(zip(masses.classes, masses.sent.tolist(), strict=True)), "absent": lacking}
 
 
 def write(results: dict[str, Any], path: str | Path, force: bool = False) -> None:
@@ -199,6 +213,25 @@ def draw(results: dict[str, Any], path: str | Path, force: bool = False) -> None
     figures.save(figure, path, force)
 
 
+def draw_sent(results: dict[str, Any], path: str | Path, force: bool = False) -> None:
+    """The share of the mass that each class of the source sends, by method: the mean of the runs to partial targets."""
+    shares: dict[str, list[Floats]] = {}
+    classes, lacking = [], []
+    for run in results["runs"]:
+        if run.get("absent"):
+            sent = np.array([*run["sent"].values()])
+            shares.setdefault(run["config"]["method"], []).append(sent / sent.sum())
+            classes, lacking = [*run["sent"]], run["absent"]
+    if not shares:
+        return
+    figure = figures.new_figure(max(5.5, 0.3 * len(classes)), 4)
+    present = ~np.isin(classes, lacking)
+    figures.draw_sent(
+        figure.subplots(), {name: np.mean(each, axis=0) for name, each in shares.items()}, classes, present
+    )
+    figures.save(figure, path, force)
+
+
 def points_of(run: dict[str, Any], axis: str | None) -> list[tuple[float, float]]:
     if axis:
         return [(run["config"][axis], run["last"]["target_accuracy"])]
@@ -208,23 +241,64 @@ def points_of(run: dict[str, Any], axis: str | None) -> list[tuple[float, float]
 
 def summary(results: dict[str, Any]) -> Table:
     """The accuracy on the target over the seeds, of the checkpoint that each rule of selection chooses."""
-    table = Table("run", "seeds", *CHECKPOINTS, "paper", title=results["title"], title_justify="left")
-    for name, runs in over_seeds(results):
-        shown = [spread([float(run[which]["target_accuracy"]) for run in runs]) for which in CHECKPOINTS]
-        paper = results["paper"].get(name)
-        table.add_row(name, str(len(runs)), *shown, "" if paper is None else f"{paper:.2f}")
+    partial = any(run.get("absent") for run in results["runs"])
+    names = ("run", "seeds", *CHECKPOINTS, "paper", *(["from absent classes, %"] if partial else []))
+    table = Table(*names, title=results["title"], title_justify="left")
+    for groups in (over_seeds, over_pairs):
+        for name, runs in groups(results):
+            table.add_row(name, *cells(runs, results["paper"]), *([from_absent(runs)] if partial else []))
+        table.add_section()
     if results["missing"]:
         table.caption = f"Not done yet: {results['missing']} runs."
     return table
+
+
+def cells(runs: list[dict[str, Any]], paper: dict[str, float]) -> list[str]:
+    """A row of the summary: the spread over the seeds, of the mean over the pairs of domains."""
+    seeds: dict[int, list[dict[str, Any]]] = {}
+    for run in runs:
+        seeds.setdefault(run["config"]["seed"], []).append(run)
+    shown = [
+        spread([mean(float(run[which]["target_accuracy"]) for run in each) for each in seeds.values()])
+        for which in CHECKPOINTS
+    ]
+    published = [paper.get(without_seed(run["name"])) for run in runs]
+    known = [value for value in published if value is not None]
+    return [str(len(seeds)), *shown, f"{mean(known):.2f}" if len(known) == len(runs) else ""]
+
+
+def from_absent(runs: list[dict[str, Any]]) -> str:
+    """The share of all mass that classes sent which the target lacks, in per cent; nothing where none was sent."""
+    partial = [run for run in runs if run.get("absent")]
+    shares = [sum(run["sent"][name] for name in run["absent"]) / sum(run["sent"].values()) for run in partial]
+    return f"{100 * mean(shares):.1f}" if shares else ""
+
+
+def without_seed(name: str) -> str:
+    return ",".join(part for part in name.split(",") if not part.startswith("seed="))
 
 
 def over_seeds(results: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """The runs that differ in their seed alone, by name."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for run in results["runs"]:
-        parts = [part for part in run["name"].split(",") if not part.startswith("seed=")]
-        groups.setdefault(",".join(parts), []).append(run)
+        groups.setdefault(without_seed(run["name"]), []).append(run)
     yield from groups.items()
+
+
+def over_pairs(results: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The runs that differ in their seed and pair of domains alone, by the rest of their names, if there are pairs."""
+    pairs: dict[str, set[tuple[str, str]]] = {}
+    for run in results["runs"]:
+        for part in run["name"].split(","):
+            pairs.setdefault(part, set()).add((run["config"]["source"], run["config"]["target"]))
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for run in results["runs"]:
+        parts = without_seed(run["name"]).split(",")
+        general = [part for part in parts if len(pairs[part]) > 1]  # a part that names a pair has that pair alone
+        groups.setdefault(",".join(general), []).append(run)
+    count = len(set().union(*pairs.values()))
+    yield from ((f"mean of {count}: {name}", runs) for name, runs in groups.items() if count > 1)
 
 
 def spread(values: list[float]) -> str:
