@@ -39,3 +39,9 @@ def test_an_earlier_result_is_replaced_only_by_force(tmp_path):
 def test_a_folder_is_no_result(tmp_path):
     with pytest.raises(IsADirectoryError, match="name a file in it"):
         check_free(tmp_path, force=True)
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(NotADirectoryError, match="must be a folder"), replacing(tmp_path / "taken" / "a.txt"):
+        pass

@@ -31,7 +31,10 @@ def replacing(path: str | Path, force: bool = False) -> Iterator[Path]:
     'done'
     """
     path = check_free(path, force)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(f"{path.parent} must be a folder. There is a file of that name.") from None
     handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
     os.close(handle)
     temporary = Path(name)

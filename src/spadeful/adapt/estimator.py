@@ -31,7 +31,7 @@ class DeepAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     iterations, batch_size, lr, head_lr, bottleneck, weight_decay : training, by SGD with the paper's annealing.
     standardize : bool
         Whether to scale every feature by the mean and deviation of source and target, each by its own.
-    random_state : int
+    random_state : int, or None for another one each time
 
     Examples
     --------
@@ -57,7 +57,7 @@ class DeepAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         bottleneck: int = 256,
         weight_decay: float = 5e-4,
         standardize: bool = True,
-        random_state: int = 0,
+        random_state: int | None = 0,
     ) -> None:
         self.method = method
         self.iterations = iterations
@@ -77,7 +77,8 @@ class DeepAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.source_scale_, self.target_scale_ = scale_of(x, self.standardize), scale_of(target, self.standardize)
         names = tuple(map(str, self.classes_))
         source = Domain(scaled(x, self.source_scale_), labels.astype(np.int64), "source", names)
-        torch.manual_seed(self.random_state)
+        seed = int(np.random.default_rng().integers(2**31)) if self.random_state is None else self.random_state
+        torch.manual_seed(seed)
         self.network_ = feature_network(x.shape[1], len(names), self.bottleneck)
         training = Training(
             iterations=self.iterations,
@@ -87,7 +88,7 @@ class DeepAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             head_lr=self.head_lr,
             weight_decay=self.weight_decay,
             evaluate_every=self.iterations,
-            seed=self.random_state,
+            seed=seed,
         )
         aim = Domain(scaled(target, self.target_scale_), None, "target", names)
         method = self.method or Transport(Partial(0.7), JointCost(0.01, 0.5))
