@@ -42,7 +42,6 @@ bool Distances::measure(const Points& x, const std::int64_t* rows, std::size_t m
     const bool cosine = metric == Metric::cosine;
     bool good = gather(x, rows, m, cosine, x_, x_zero_);
     good &= gather(y, columns, n, cosine, y_, y_zero_);
-    std::fill_n(cost, m * n, 0.0);
     // A few coordinates of all points at a time: they stay in the cache while every x is measured from them.
     constexpr std::size_t most = 64;
     for (std::size_t start = 0; start < d; start += most) {
@@ -58,7 +57,8 @@ bool Distances::measure(const Points& x, const std::int64_t* rows, std::size_t m
         }
         for (std::size_t i = 0; i < m; i += 2) {
             const std::size_t end = std::min(i + 2, m);
-            kernels().squared_distances(x_.data() + i * d + start, d, end - i, panels_.data(), cost + i * n, count, n);
+            kernels().squared_distances(x_.data() + i * d + start, d, end - i, panels_.data(), start > 0, cost + i * n,
+                                        count, n);
             if (!next_rows || start > 0) continue;
             for (std::size_t r = i; r < end; ++r) x.fetch(next_rows[r]);
             for (std::size_t c = i * n / m; c < end * n / m; ++c) y.fetch(next_columns[c]);

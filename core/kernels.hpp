@@ -57,10 +57,10 @@ struct Kernels {
     void (*dots)(const double* x, const double* y, double* out, std::size_t n);
     // sums[j] += sum of x[r n + j] scale[r] over the rows r of a group
     void (*add_rows)(const double* x, const double* scale, double* sums, std::size_t n);
-    // out[r n + j] += squared distance of the r-th x (stride apart) from the j-th of n points in panels, all of
-    // dimension d, for r = 0 and, if there are two rows, 1
-    void (*squared_distances)(const double* x, std::size_t stride, std::size_t rows, const double* panels, double* out,
-                              std::size_t d, std::size_t n);
+    // out[r n + j] = squared distance of the r-th x (stride apart) from the j-th of n points in panels, all of
+    // dimension d, for r = 0 and, if there are two rows, 1; or += instead of =
+    void (*squared_distances)(const double* x, std::size_t stride, std::size_t rows, const double* panels, bool add,
+                              double* out, std::size_t d, std::size_t n);
 };
 
 // The table in use: the best that the processor has, unless choose_kernels() named another.

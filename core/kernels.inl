@@ -1,4 +1,6 @@
 // The kernels' bodies, over any register width; included by one file per instruction set.
+#include <algorithm>
+
 #include "kernels.hpp"
 #include "lanes.hpp"
 
@@ -219,7 +221,8 @@ void add_rows(const double* x, const double* scale, double* sums, std::size_t n)
 
 // Two rows at a time: enough sums side by side for none to wait for its last addition.
 template <class L, std::size_t Rows>
-void measure_rows(const double* x, std::size_t stride, const double* panels, double* out, std::size_t d, std::size_t n) {
+void measure_rows(const double* x, std::size_t stride, const double* panels, bool add, double* out, std::size_t d,
+                  std::size_t n) {
     constexpr std::size_t registers = panel_width / L::width;
     for (std::size_t j = 0; j < n; j += panel_width) {
         double padded[Rows * panel_width];
@@ -227,14 +230,14 @@ void measure_rows(const double* x, std::size_t stride, const double* panels, dou
         double* sums_at = out + j;
         std::size_t apart = n;
         if (!whole) {
-            for (std::size_t r = 0; r < Rows; ++r)
-                for (std::size_t c = 0; c < panel_width; ++c) padded[r * panel_width + c] = j + c < n ? out[r * n + j + c] : 0.0;
+            for (std::size_t r = 0; add && r < Rows; ++r) std::copy(out + r * n + j, out + r * n + n, padded + r * panel_width);
             sums_at = padded;
             apart = panel_width;
         }
         typename L::Vector sums[Rows][registers];
         for (std::size_t r = 0; r < Rows; ++r)
-            for (std::size_t p = 0; p < registers; ++p) sums[r][p] = L::load(sums_at + r * apart + p * L::width);
+            for (std::size_t p = 0; p < registers; ++p)
+                sums[r][p] = add ? L::load(sums_at + r * apart + p * L::width) : L::fill(0.0);
         for (std::size_t t = 0; t < d; ++t, panels += panel_width) {
             typename L::Vector here[Rows];
             for (std::size_t r = 0; r < Rows; ++r) here[r] = L::fill(x[r * stride + t]);
@@ -250,17 +253,17 @@ void measure_rows(const double* x, std::size_t stride, const double* panels, dou
             for (std::size_t p = 0; p < registers; ++p) L::store(sums_at + r * apart + p * L::width, sums[r][p]);
         if (!whole)
             for (std::size_t r = 0; r < Rows; ++r)
-                for (std::size_t c = 0; j + c < n; ++c) out[r * n + j + c] = padded[r * panel_width + c];
+                std::copy_n(padded + r * panel_width, n - j, out + r * n + j);
     }
 }
 
 template <class L>
-void squared_distances(const double* x, std::size_t stride, std::size_t rows, const double* panels, double* out,
-                       std::size_t d, std::size_t n) {
+void squared_distances(const double* x, std::size_t stride, std::size_t rows, const double* panels, bool add,
+                       double* out, std::size_t d, std::size_t n) {
     if (rows == 2)
-        measure_rows<L, 2>(x, stride, panels, out, d, n);
+        measure_rows<L, 2>(x, stride, panels, add, out, d, n);
     else
-        measure_rows<L, 1>(x, stride, panels, out, d, n);
+        measure_rows<L, 1>(x, stride, panels, add, out, d, n);
 }
 
 template <class L>
