@@ -31,7 +31,8 @@ from spadeful.adapt.streams import DomainStream  # noqa: E402
 DATA = ["--source", "features.npz:a", "--target", "features.npz:b"]
 SMALL = ["--batch-size", "12", "--set", "bottleneck=4", "--set", "lr=0.05"]
 SHORT = [*SMALL, "--iterations", "6", "--warmup", "4", "--set", "evaluate_every=2"]
-FILES = {"config.json", "last.safetensors", "best.safetensors", "log.csv", "log.json", "result.json", "run.png"}
+LOGS = {"log.csv", "log.json", "result.json", "classes.json", "run.png"}
+FILES = {"config.json", "last.safetensors", "best.safetensors", *LOGS}
 MASSES = {"masses.csv", "masses.png"}
 
 
@@ -155,7 +156,7 @@ def test_evaluate_finds_what_the_run_found(finished, monkeypatch, which, options
     rule = {"best": "density"}.get(which, which)
     expected = json.loads((finished[0] / "run" / "result.json").read_text())[rule]
     for name in ("source", "target"):
-        assert found[name] == [f"{expected[f'{name}_accuracy']:.2f}"]
+        assert found[name] == [f"{expected[f'{name}_accuracy']:.2f}", ""]
     classes = [float(found[f"target, class {name}"][0]) for name in "uvw"]
     assert np.mean(classes) == pytest.approx(expected["target_accuracy"], abs=0.01)
 
@@ -181,7 +182,7 @@ def test_without_labels_of_the_target_the_oracle_has_no_best(folder, monkeypatch
     assert not (folder / "run" / states.BEST).exists()
     assert "Pass --last" in one_line(CliRunner().invoke(app, ["evaluate", "run"]))
     last = CliRunner().invoke(app, ["evaluate", "run", "--last"])
-    assert cells(last.stdout)["source"] == [cells(said)["last"][1]]
+    assert cells(last.stdout)["source"] == [cells(said)["last"][1], ""]
 
 
 def test_a_finished_run_is_resumed_to_the_same_run(finished, monkeypatch):

@@ -17,9 +17,12 @@ from rich.table import Table
 
 from spadeful import figures
 from spadeful.adapt import states
-from spadeful.adapt.call import adapt, measure, predict
+from spadeful.adapt.backbones import backbone_network
+from spadeful.adapt.call import adapt, class_scores, measure, predict
 from spadeful.adapt.config import METHODS, Config, read_config
 from spadeful.adapt.data import NAMES, Pair, source_and_target
+from spadeful.adapt.domain import Domain
+from spadeful.adapt.images import ImageFiles
 from spadeful.adapt.masses import ClassMasses, class_masses
 from spadeful.adapt.methods import Transport, TwoStage
 from spadeful.adapt.networks import Network, network_for
@@ -38,6 +41,12 @@ SETS = ("source", "target")
 
 def build(config: Config, pair: Pair) -> Network:
     torch.manual_seed(config.seed)
+    if isinstance(pair.source, ImageFiles):
+        if not config.backbone:
+            raise ValueError("Images need a backbone. Name one by --backbone, such as microsoft/resnet-50.")
+        return backbone_network(config.backbone, len(pair.source.classes), config.bottleneck, config.image_size)
+    if config.backbone:
+        raise ValueError(f"A backbone is for folders of images. {config.source} is none; leave out --backbone.")
     return network_for(pair.source.shape, len(pair.source.classes), config.bottleneck)
 
 
@@ -51,8 +60,12 @@ def run(
     precision: str = "32-true",
     progress: bool = False,
     picture: bool = True,
+    workers: int = 1,
 ) -> Record:
-    """Adapt as the config says; the folder gets the config, checkpoints, logs, the result and a picture."""
+    """Adapt as the config says; the folder gets the config, checkpoints, logs, the result and a picture.
+
+    Image files are read by as many processes as there are to be `workers`.
+    """
     folder = Path(folder)
     kept = folder / "config.json"
     if kept.exists():
@@ -62,7 +75,8 @@ def run(
             raise ValueError(
                 f"{folder} holds a run with other settings, in {kept}. Resume with those, or choose another."
             )
-    pair = source_and_target(config.source, config.target, data, config.target_classes)
+    reading = config.reading(workers)
+    pair = source_and_target(config.source, config.target, data, config.target_classes, reading, progress)
     network, method = build(config, pair), config.build_method()
     try:
         fabric = Fabric(accelerator=device, precision=precision, **processes(device))  # type: ignore[arg-type]
@@ -96,6 +110,7 @@ def run(
             keep_masses(masses, folder, picture)
         if picture:
             draw(network, pair, record, folder, fabric.device)
+        write_classes(network, pair.target_test, folder, fabric.device)
     return record
 
 
@@ -142,6 +157,38 @@ def keep_masses(masses: ClassMasses, folder: Path, picture: bool) -> None:
         figures.save(figure, folder / "masses.png", force=True)
 
 
+def write_classes(network: Network, test: Domain, folder: Path, device: Any) -> None:
+    """How the kept checkpoint, or the last if none could be chosen, does on each class of the target."""
+    if test.y is None:
+        return
+    best = folder / states.BEST
+    states.unpack(states.read(best if best.exists() else folder / states.LAST)[0], {"network": network})
+    with replacing(folder / "classes.json", force=True) as temporary:
+        temporary.write_text(json.dumps(by_class(network, test, device), indent=1) + "\n")
+
+
+def by_class(network: Network, test: Domain, device: Any = "cpu") -> dict[str, tuple[float, float]]:
+    """Accuracy and precision of each class that a labelled set has, and their means; in per cent, by name."""
+    y = test.labels(np.arange(len(test))).numpy()
+    predicted = predict(network, test, device)[1].argmax(1).numpy()
+    scores = np.stack(class_scores(predicted, y, len(test.classes)), axis=1)
+    there = ~np.isnan(scores[:, 0])
+    found = {f"class {name}": score for name, score, known in zip(test.classes, scores, there, strict=True) if known}
+    found["mean of classes"] = scores[there].mean(axis=0)
+    return {name: (float(accuracy), float(precision)) for name, (accuracy, precision) in found.items()}
+
+
+def class_tables(folder: Path) -> list[Table]:
+    """What `write_classes` has written; no table without labels of the target."""
+    path = folder / "classes.json"
+    if not path.exists():
+        return []
+    table = Table("target", "accuracy, %", "precision, %", title="The kept checkpoint")
+    for name, scores in json.loads(path.read_text()).items():
+        table.add_row(name, *(f"{score:.2f}" for score in scores))
+    return [table]
+
+
 def summary(record: Record, config: Config, folder: Path) -> Table:
     """What each rule of selection would have kept."""
     title = f"{config.source} to {config.target}, {record.rows[-1]['phase']}"
@@ -167,11 +214,14 @@ def sent(folder: Path) -> list[Table]:
     return [table]
 
 
-def evaluate(folder: str | Path, data: str | Path | None = None, which: str = "best") -> Table:
-    """The accuracy of a run's checkpoint, all in all and class by class."""
+def evaluate(
+    folder: str | Path, data: str | Path | None = None, which: str = "best", workers: int = 1, progress: bool = False
+) -> Table:
+    """The accuracy of a run's checkpoint, all in all; the accuracy and precision class by class."""
     folder = Path(folder)
     config = read_config(folder / "config.json", {})
-    pair = source_and_target(config.source, config.target, data, config.target_classes)
+    reading = config.reading(workers)
+    pair = source_and_target(config.source, config.target, data, config.target_classes, reading, progress)
     network = build(config, pair)
     checkpoint = folder / {"best": states.BEST, "last": states.LAST}[which]
     if which == "best" and not checkpoint.exists():
@@ -179,16 +229,13 @@ def evaluate(folder: str | Path, data: str | Path | None = None, which: str = "b
     tensors, _ = states.read(checkpoint)
     states.unpack(tensors, {"network": network})
     found = measure(network, {"source": pair.source_test, "target": pair.target_test})
-    table = Table("set", "accuracy, %", title=f"{folder}, {which} checkpoint")
+    table = Table("set", "accuracy, %", "precision, %", title=f"{folder}, {which} checkpoint")
     for name in SETS:
         if f"{name}_accuracy" in found:
             table.add_row(name, f"{found[f'{name}_accuracy']:.2f}")
-    test = pair.target_test
-    if test.y is not None:
-        right = predict(network, test)[1].argmax(1).numpy() == test.y
-        for number, name in enumerate(test.classes):
-            if (test.y == number).any():
-                table.add_row(f"target, class {name}", f"{100 * right[test.y == number].mean():.2f}")
+    if pair.target_test.y is not None:
+        for name, scores in by_class(network, pair.target_test).items():
+            table.add_row(f"target, {name}", *(f"{score:.2f}" for score in scores))
     return table
 
 

@@ -33,6 +33,16 @@ def refusals() -> Iterator[None]:
         raise typer.Exit(code=130) from None
 
 
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """A warning is a line for the user, at once."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: typer.echo(f"spadeful: {message}", err=True)
+        yield
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         from spadeful import __version__
@@ -636,8 +646,19 @@ methods and data.
 
 @app.command(help=ADAPT)
 def adapt(
-    source: Annotated[str | None, typer.Option(help="The labelled set.", rich_help_panel="What")] = None,
-    target: Annotated[str | None, typer.Option(help="The set to adapt to.", rich_help_panel="What")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source",
+            "--source-features",
+            help="The labelled set: see --list, or file.npz:domain, or a folder of class folders with images.",
+            rich_help_panel="What",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", "--target-features", help="The set to adapt to.", rich_help_panel="What"),
+    ] = None,
     target_classes: Annotated[
         str | None, typer.Option(help="Those that the target has: 0-24, or 0,3,7, or names.", rich_help_panel="What")
     ] = None,
@@ -650,6 +671,19 @@ def adapt(
     batch_size: Annotated[int | None, typer.Option(help="Points in a batch.", rich_help_panel="How long")] = None,
     n_batches: Annotated[int | None, typer.Option(help="Batches in an iteration.", rich_help_panel="How long")] = None,
     seed: Annotated[int | None, typer.Option(help="Decides everything random.", rich_help_panel="How long")] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="For images: a vision model on Hugging Face, or its folder.", rich_help_panel="Images"),
+    ] = None,
+    corrupt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="refuse|skip", help="What to do about files that are no images.", rich_help_panel="Images"
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes that read images; one a core.", rich_help_panel="Images")
+    ] = None,
     config: Annotated[
         Path | None, typer.Option(help="Settings in TOML or JSON; options given beside it win.", rich_help_panel="What")
     ] = None,
@@ -669,6 +703,7 @@ def adapt(
     with refusals():
         from spadeful import adapting
         from spadeful.adapt.config import make_config, read_config
+        from spadeful.threads import check_threads
 
         if listed:
             adapting.show(*adapting.listing())
@@ -685,6 +720,8 @@ def adapt(
             "warmup": warmup,
             "batch_size": batch_size,
             "n_batches": n_batches,
+            "backbone": backbone,
+            "corrupt": corrupt,
             "seed": seed,
         }
         changes = {name: value for name, value in given.items() if value is not None} | dict(map(setting, others or []))
@@ -693,10 +730,18 @@ def adapt(
         if config is None and resume and (folder / "config.json").exists():
             config = folder / "config.json"
         chosen = read_config(config, changes) if config else make_config(changes, "The options")
-        record = adapting.run(
-            chosen, folder, data=data, resume=resume, device=device, precision=precision, progress=True
-        )
-        adapting.show(adapting.summary(record, chosen, folder), *adapting.sent(folder))
+        with plain_warnings():
+            record = adapting.run(
+                chosen,
+                folder,
+                data=data,
+                resume=resume,
+                device=device,
+                precision=precision,
+                progress=True,
+                workers=check_threads(workers),
+            )
+        adapting.show(adapting.summary(record, chosen, folder), *adapting.class_tables(folder), *adapting.sent(folder))
 
 
 def setting(text: str) -> tuple[str, Any]:
@@ -717,12 +762,45 @@ def evaluate(
     folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
     data: Annotated[Path | None, typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")] = None,
     last: Annotated[bool, typer.Option("--last", help="Of the last checkpoint, not of the best.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that read images; one a core.")] = None,
 ) -> None:
     """Test the network of a run, all in all and class by class."""
     with refusals():
         from spadeful import adapting
+        from spadeful.threads import check_threads
 
-        adapting.show(adapting.evaluate(folder, data, "last" if last else "best"))
+        with plain_warnings():
+            found = adapting.evaluate(folder, data, "last" if last else "best", check_threads(workers), progress=True)
+        adapting.show(found)
+
+
+@app.command()
+def features(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of class folders with images, each a domain.")],
+    backbone: Annotated[str, typer.Option(help="A vision model on Hugging Face, or its folder.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The .npz file for the features.")],
+    crops: Annotated[int, typer.Option(metavar="1|10", help="Of an image: its centre, or ten and their mean.")] = 1,
+    size: Annotated[int, typer.Option(min=1, help="Pixels a side that the backbone sees.")] = 224,
+    corrupt: Annotated[
+        str, typer.Option(metavar="refuse|skip", help="What to do about files that are no images.")
+    ] = "refuse",
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that read images; one a core.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "cpu",
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+) -> None:
+    """Compute the features of images once, to adapt with them often: the quick way without a GPU.
+
+    `spadeful adapt --source-features FILE.npz:photos --target-features FILE.npz:sketches -o run` then takes minutes.
+    """
+    with refusals():
+        from spadeful import featuring
+        from spadeful.adapt.images import Reading
+        from spadeful.threads import check_threads
+
+        reading = Reading(size, crops, corrupt, check_threads(workers))
+        with plain_warnings():
+            said = featuring.run(folders, backbone, output, reading=reading, device=device, force=force, progress=True)
+        typer.echo(said)
 
 
 @app.command()

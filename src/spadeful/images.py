@@ -64,8 +64,8 @@ class Photo:
 
 
 @contextmanager
-def opened(path: Path, most: int) -> Iterator[Image.Image]:
-    """An image file that can be used as one picture; everything else is refused."""
+def opened(path: Path, most: int, exact: bool = True) -> Iterator[Image.Image]:
+    """An image file that can be used as one picture; unless `exact`, of any colours, and of several the first."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as missing:
@@ -79,11 +79,11 @@ def opened(path: Path, most: int) -> Iterator[Image.Image]:
                 width, height = image.size
                 if width * height > most:
                     raise Image.DecompressionBombError(f"Got {width * height:,} instead")
-                if getattr(image, "is_animated", False) and image.format != "MPO":
+                if exact and getattr(image, "is_animated", False) and image.format != "MPO":
                     raise ValueError(
                         "it holds several pictures. Save each as a file of its own, and pass their folder by --apply-to"
                     )
-                if image.mode not in MODES:
+                if exact and image.mode not in MODES:
                     raise ValueError(f"its colours are {image.mode}. Convert it to RGB first")
                 yield image
     except Image.DecompressionBombError as error:
@@ -115,6 +115,17 @@ def read_photo(path: Path, most: int = MOST_PIXELS) -> Photo:
             image.tile = [tile._replace(args=f"{deep};16L")]  # type: ignore[attr-defined]
             pixels = pixels.astype(np.uint16) << 8 | upright(image)
     return Photo(pixels, None if grey else profile)
+
+
+def read_rgb(path: Path, most: int = MOST_PIXELS) -> Image.Image:
+    """An image in 8 bits of red, green and blue, upright, whatever it is in: to be looked at, not to be kept."""
+    from PIL import Image, ImageOps
+
+    with opened(path, most, exact=False) as image:
+        turned = ImageOps.exif_transpose(image)
+        if turned.mode.startswith("I;16"):
+            turned = Image.fromarray((np.asarray(turned) >> 8).astype(np.uint8))
+        return turned.convert("RGB")
 
 
 def sixteen_bits(image: Image.Image) -> str:

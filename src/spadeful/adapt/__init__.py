@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from spadeful.adapt.backbones import Backbone, backbone_network, load_backbone
 from spadeful.adapt.call import adapt, measure, predict
 from spadeful.adapt.domain import Domain
 from spadeful.adapt.estimator import DeepAdapter
+from spadeful.adapt.images import ImageFiles, Reading, read_folder
 from spadeful.adapt.masses import ClassMasses, class_masses
 from spadeful.adapt.methods import (
     ALDA,
@@ -32,13 +34,16 @@ __all__ = [
     "ETN",
     "PADA",
     "ROT",
+    "Backbone",
     "Batch",
     "ClassMasses",
     "DeepAdapter",
     "Domain",
+    "ImageFiles",
     "Method",
     "Network",
     "Phase",
+    "Reading",
     "Record",
     "SourceOnly",
     "Step",
@@ -48,10 +53,13 @@ __all__ = [
     "Transport",
     "TwoStage",
     "adapt",
+    "backbone_network",
     "class_masses",
     "feature_network",
+    "load_backbone",
     "measure",
     "predict",
+    "read_folder",
     "svhn_network",
     "train",
     "usps_network",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 from lightning_fabric import Fabric
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import softmax
+from torch.nn.functional import log_softmax, softmax
 
 from spadeful.adapt.domain import Domain
 from spadeful.adapt.methods.base import Method
@@ -38,16 +40,27 @@ def as_domain(data: Any, name: str, classes: tuple[str, ...] = ()) -> Domain | N
 
 @torch.no_grad()
 def predict(network: nn.Module, data: Domain | Iterable[Any], device: Any = "cpu") -> tuple[Tensor, Tensor]:
-    """Features and logits of a whole set, in evaluation mode."""
+    """Features and logits of a whole set, in evaluation mode.
+
+    Of several crops of an image (b, crops, C, H, W) they are the mean features, and the logarithm of the mean softmax.
+    """
     training = network.training
     network.eval()
     try:
         inputs: Iterable[Any] = in_batches(data) if isinstance(data, Domain) else data
-        found = [network((x[0] if isinstance(x, (tuple, list)) else x).to(device)) for x in inputs]
+        found = [over_crops(network, (x[0] if isinstance(x, (tuple, list)) else x).to(device)) for x in inputs]
     finally:
         network.train(training)
     features, logits = (torch.cat([part[i].float().cpu() for part in found]) for i in (0, 1))
     return features, logits
+
+
+def over_crops(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    if x.ndim != 5:
+        found: tuple[Tensor, Tensor] = network(x)
+        return found
+    features, logits = (part.float().unflatten(0, x.shape[:2]) for part in network(x.flatten(0, 1)))
+    return features.mean(1), log_softmax(logits, dim=2).logsumexp(1) - math.log(x.shape[1])
 
 
 def measure(network: nn.Module, sets: dict[str, Domain], device: Any = "cpu") -> dict[str, float]:
@@ -62,6 +75,19 @@ def measure(network: nn.Module, sets: dict[str, Domain], device: Any = "cpu") ->
         found[f"{name}_entropy"] = float(torch.special.entr(probabilities).sum(1).mean())
         found[f"{name}_density"] = soft_neighbourhood_density(probabilities.float())
     return found
+
+
+def class_scores(predicted: NDArray[Any], y: NDArray[Any], classes: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The accuracy on each class and the precision of each in per cent: of its points, of those taken for it.
+
+    A class without points has no accuracy, NaN; one that is never predicted has the precision 0.
+
+    >>> class_scores(np.array([0, 0, 1]), np.array([0, 1, 1]), 2)
+    (array([100.,  50.]), array([ 50., 100.]))
+    """
+    right = 100.0 * np.bincount(y[predicted == y], minlength=classes)
+    points, taken = (np.bincount(labels, minlength=classes) for labels in (y, predicted))
+    return np.where(points > 0, right / np.maximum(points, 1), np.nan), right / np.maximum(taken, 1)
 
 
 def adapt(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spadeful.adapt.images import Reading
 from spadeful.adapt.methods import ALDA, BA3US, CDAN, DANN, ETN, PADA, ROT, Method, SourceOnly, Transport, TwoStage
 from spadeful.adapt.train import Training
 from spadeful.loss import JointCost, Ramp
@@ -52,6 +53,7 @@ class Config:
     gather: bool = of_method(False)  # one problem over the batches of all processes
     threshold: float = of_method(0.9)  # of ALDA
     rho: float = of_method(0.2)  # of ROT
+    hidden: int = of_method(1024)  # units in each hidden layer of a discriminator, but of ROT's
     window: int = of_method(500)  # iterations after which PADA and BA3US weigh the classes anew
     batch_size: int = 500
     iterations: int = 300
@@ -63,6 +65,10 @@ class Config:
     momentum: float = 0.9
     weight_decay: float = 0.0
     bottleneck: int = 512
+    backbone: str = ""  # a vision model of Hugging Face, where source and target are images; see IMAGES
+    image_size: int = 224
+    crops: int = 1  # of an image in a test: 1, the centre, or 10
+    corrupt: str = "refuse"  # or "skip": files that are no images
     evaluate_every: int = 25
     select: str = "density"
     seed: int = 0
@@ -76,13 +82,18 @@ class Config:
             if isinstance(value, bool) != (kinds == (bool,)) or not isinstance(value, kinds):
                 raise TypeError(f"{spec.name} must be of the type {spec.type}. Got {value!r} instead.")
         least = {"n_batches": 1, "n_problems": 1, "bottleneck": 1, "batch_size": 2, "warmup": 0, "seed": 0}
-        for name, bound in {**least, "mass_iterations": 0, "weight_decay": 0, "momentum": 0}.items():
+        for name, bound in {**least, "hidden": 1, "mass_iterations": 0, "weight_decay": 0, "momentum": 0}.items():
             if not getattr(self, name) >= bound:
                 raise ValueError(f"{name} must be at least {bound}. Got {getattr(self, name)!r} instead.")
         if self.mass_from is not None:
             Partial(self.mass_from)
+        self.reading()
         self.build_method()
         self.training()
+
+    def reading(self, workers: int = 1) -> Reading:
+        """How image files are read."""
+        return Reading(self.image_size, self.crops, self.corrupt, workers).check()
 
     def build_method(self) -> Method:
         return METHODS[self.method].build(self)
@@ -149,18 +160,34 @@ METHODS = {
     "m-ot": Known("mini-batch OT (DeepJDOT)", transport),
     "m-uot": Known("mini-batch unbalanced OT (JUMBOT)", transport),
     "m-pot": Known("mini-batch partial OT", transport),
-    "dann": Known("domain-adversarial training", lambda config: DANN()),
-    "cdan-e": Known("conditional adversarial training, weighted by entropy", lambda config: CDAN()),
-    "alda": Known("adversarial-learned loss on pseudo-labels", lambda config: ALDA(config.threshold)),
+    "dann": Known("domain-adversarial training", lambda config: DANN(config.hidden)),
+    "cdan-e": Known("conditional adversarial training, weighted by entropy", lambda config: CDAN(config.hidden)),
+    "alda": Known("adversarial-learned loss on pseudo-labels", lambda config: ALDA(config.threshold, config.hidden)),
     "rot": Known("robust optimal transport in the dual", lambda config: ROT(config.rho)),
-    "pada": Known(
-        "adversarial training with weights of the classes, for a partial target", lambda config: PADA(config.window)
-    ),
-    "etn": Known("adversarial training with weights of the points, for a partial target", lambda config: ETN()),
-    "ba3us": Known("balanced adversarial alignment, for a partial target", lambda config: BA3US(config.window)),
+    "pada": Known("partial targets: weights of classes", lambda config: PADA(config.window, config.hidden)),
+    "etn": Known("partial targets: weights of points", lambda config: ETN(hidden=config.hidden)),
+    "ba3us": Known("partial targets: made-up batches", lambda config: BA3US(config.window, hidden=config.hidden)),
     "ts-ot": Known("two-stage OT", two_stage),
     "ts-uot": Known("two-stage unbalanced OT", two_stage),
     "ts-pot": Known("two-stage partial OT", two_stage),
+}
+
+
+#: Where a backbone is named, defaults are the paper's for Office-Home.
+IMAGES: dict[str, Any] = {
+    "mass": 0.6,
+    "tau": 0.5,
+    "alpha": 0.01,
+    "lam": 0.5,
+    "batch_size": 65,
+    "iterations": 10_000,
+    "warmup": 0,
+    "optimizer": "sgd",
+    "schedule": "decayed",
+    "lr": 1e-3,
+    "head_lr": 10.0,
+    "weight_decay": 5e-4,
+    "evaluate_every": 500,
 }
 
 
@@ -196,4 +223,6 @@ def make_config(settings: dict[str, Any], where: str = "the settings") -> Config
     missing = [name for name in ("source", "target") if name not in settings]
     if missing:
         raise ValueError(f"{where} must say {' and '.join(missing)}.")
+    if settings.get("backbone"):
+        settings = IMAGES | ({"reg": 0.01} if str(settings.get("method")).endswith("uot") else {}) | settings
     return Config(**settings)

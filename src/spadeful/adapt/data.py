@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from spadeful.adapt import formats, rendered
+from spadeful.adapt import formats, images, rendered
 from spadeful.adapt.classes import class_numbers, of_classes
 from spadeful.adapt.domain import Domain
+from spadeful.adapt.images import Reading
 
 __all__ = ["Domain", "Pair", "data_folder", "load_digits", "load_features", "source_and_target"]
 
@@ -23,10 +25,14 @@ NAMES = (
     *("fonts", "handwritten"),
     *(f"pacs:{style}" for style in ("art_painting", "cartoon", "photo", "sketch")),
     *(f"office-caltech10:{place}" for place in ("amazon", "caltech10", "dslr", "webcam")),
+    *images.NAMES,
 )
 
 #: Of the handwritten digits, the part that is adapted to; the rest is for testing.
 ADAPTED = 2 / 3
+
+#: Images of a source that it is tested on at most: there may be very many, and each has to be read.
+TESTED = 2000
 
 ANOTHER_FOLDER = "Another folder is named by --data or the environment variable SPADEFUL_DATA."
 
@@ -130,18 +136,26 @@ def one_domain(loaded: Domain, arrays: dict[str, Any], domain: str, path: Path) 
     return Domain(part.x, part.y, domain, part.classes)
 
 
-def source_and_target(source: str, target: str, data: str | Path | None = None, target_classes: str = "") -> Pair:
+def source_and_target(
+    source: str,
+    target: str,
+    data: str | Path | None = None,
+    target_classes: str = "",
+    reading: Reading | None = None,
+    progress: bool = False,
+) -> Pair:
     """The domains of a pair, in one shape; the target that is adapted to comes without labels.
 
-    Names are those of `NAMES`, or `file.npz` and `file.npz:domain` for one's own features. Digits are 32x32 in colour
-    where SVHN is one of the two, 28x28 in grey otherwise, as in the paper. Published digits have test parts of their
-    own; of the handwritten ones a third is for testing. Features have no parts: all are trained with and tested on,
-    which is the custom for them. `target_classes` makes the target a partial one, which has only those of the source's
-    classes; see `class_numbers`.
+    Names are those of `NAMES`, or `file.npz` and `file.npz:domain` for one's own features, or a folder of class
+    folders for one's own images, which are read as `reading` says. Digits are 32x32 in colour where SVHN is one of the
+    two, 28x28 in grey otherwise, as in the paper. Published digits have test parts of their own; of the handwritten
+    ones a third is for testing. Features and images have no parts: all are trained with and tested on, which is the
+    custom for them; but a source of many images on some of them only. `target_classes` makes the target a
+    partial one, which has only those of the source's classes; see `class_numbers`.
     """
     digits = (*formats.DIGITS, "fonts", "handwritten")
     size, channels = (32, 3) if "svhn" in (source, target) else (28, 1)
-    both = [parts_of(name, data) for name in (source, target)]
+    both = [parts_of(name, data, reading, progress) for name in (source, target)]
     if source in digits and target in digits:
         both = [Parts(*(part.resized(size, channels) for part in parts)) for parts in both]
     (train, source_test), (adapted, target_test) = both
@@ -156,6 +170,8 @@ def source_and_target(source: str, target: str, data: str | Path | None = None, 
     if target_classes:
         numbers = class_numbers(target_classes, train.classes)
         adapted, target_test = of_classes(adapted, numbers), of_classes(target_test, numbers)
+    if isinstance(source_test, images.ImageFiles) and len(source_test) > TESTED:
+        source_test = source_test.take(np.random.default_rng(0).permutation(len(source_test))[:TESTED])
     return Pair(train, adapted.without_labels(), source_test, target_test)
 
 
@@ -170,10 +186,10 @@ def numbered_alike(domain: Domain, source: Domain) -> Domain:
             f"Got {', '.join(strangers)} of {domain.name} as well."
         )
     numbers = np.array([source.classes.index(name) for name in domain.classes])
-    return Domain(domain.x, numbers[domain.y], domain.name, source.classes)
+    return replace(domain, y=numbers[domain.y], classes=source.classes)
 
 
-def parts_of(name: str, data: str | Path | None) -> Parts:
+def parts_of(name: str, data: str | Path | None, reading: Reading | None = None, progress: bool = False) -> Parts:
     """The parts of a domain for training and for testing, by its name."""
     if name in formats.DIGITS:
         return Parts(load_digits(name, "train", data), load_digits(name, "test", data))
@@ -194,6 +210,14 @@ def parts_of(name: str, data: str | Path | None) -> Parts:
                 f"class_names). {ANOTHER_FOLDER}"
             )
         whole = load_features(path, domain)
+    elif name in images.NAMES:
+        folder = images.published_folder(name, data_folder(data))
+        whole = images.read_folder(folder, reading, name=name, progress=progress)
+    elif Path(name).is_dir():
+        whole = images.read_folder(name, reading, progress=progress)
     else:
-        raise ValueError(f"A domain must be one of {', '.join(NAMES)}, or file.npz:domain. Got {name!r} instead.")
+        raise ValueError(
+            f"A domain must be one of {', '.join(NAMES)}, or file.npz:domain, or a folder of class folders with "
+            f"images. Got {name!r} instead."
+        )
     return Parts(whole, whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,14 +72,22 @@ class Domain:
         height, width, *channels = self.x.shape[1:]
         return (*(channels or (1,)), height, width)
 
-    def batch(self, indices: Indices) -> Tensor:
-        """Some points as float32: images (b, C, H, W) from -1 to 1 (mean .5, deviation .5), features as they are."""
+    @property
+    def cost(self) -> int:
+        """The numbers that a point takes in a test."""
+        return math.prod(self.shape)
+
+    def batch(self, indices: Indices, rng: np.random.Generator | None = None) -> Tensor:
+        """Some points as float32: images (b, C, H, W) from -1 to 1 (mean .5, deviation .5), features as they are.
+
+        `rng`, which training passes, is for domains whose points look different each time.
+        """
         import torch
 
         points = torch.from_numpy(self.x[np.asarray(indices, dtype=np.int64)])
         if not self.is_images:
             return points.float()
-        return channels_first(points).float().div_(127.5).sub_(1).contiguous()
+        return scaled(points)
 
     def labels(self, indices: Indices) -> Tensor:
         """The labels of some points, int64."""
@@ -148,6 +157,11 @@ class Domain:
 def channels_first(images: Tensor) -> Tensor:
     """(n, H, W) or (n, H, W, C) to (n, C, H, W)."""
     return images[:, None] if images.ndim == 3 else images.permute(0, 3, 1, 2)
+
+
+def scaled(images: Tensor) -> Tensor:
+    """Bytes (n, H, W[, C]) as (n, C, H, W) from -1 to 1."""
+    return channels_first(images).float().div_(127.5).sub_(1).contiguous()
 
 
 def checked_labels(y: NDArray[Any], size: int, classes: int, name: str) -> Indices:

@@ -15,6 +15,11 @@ class Network(nn.Module):
         super().__init__()
         self.features, self.classifier = features, classifier
 
+    @property
+    def new_layers(self) -> list[nn.Module]:
+        """What starts from nothing and may learn faster: the classifier, and what the extractor says of itself."""
+        return [self.classifier, *getattr(self.features, "new_layers", [])]
+
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         features = self.features(x)
         return features, self.classifier(features)
@@ -68,11 +73,14 @@ def usps_network(classes: int = 10) -> Network:
 
 def feature_network(inputs: int, classes: int, bottleneck: int = 512) -> Network:
     """For features of a frozen backbone: a linear bottleneck and a linear classifier, Xavier-normal."""
-    layers = nn.Linear(inputs, bottleneck), nn.Linear(bottleneck, classes)
-    for layer in layers:
-        nn.init.xavier_normal_(layer.weight)
-        nn.init.zeros_(layer.bias)
-    return Network(*layers)
+    return Network(xavier_linear(inputs, bottleneck), xavier_linear(bottleneck, classes))
+
+
+def xavier_linear(inputs: int, outputs: int) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs)
+    nn.init.xavier_normal_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
 
 
 def initialise(network: Network) -> Network:

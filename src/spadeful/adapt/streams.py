@@ -14,6 +14,9 @@ from spadeful.adapt.domain import Domain
 from spadeful.adapt.methods.base import Batch
 from spadeful.batches import groups_of, sampled
 
+#: Points, and numbers in all, that a network is tested on at a time.
+MOST_POINTS, MOST_NUMBERS = 1000, 8_000_000
+
 
 class Stream(Protocol):
     def batch(self, number: int) -> Batch:
@@ -21,7 +24,7 @@ class Stream(Protocol):
 
 
 class DomainStream:
-    """Batches of two sets in memory, drawn from the seed and their number; the source's hold all classes alike.
+    """Batches of two domains, drawn from the seed and their number; the source's hold all classes alike.
 
     A set, or a class of the source, that is smaller than its share of a batch is drawn from with replacement.
     """
@@ -29,7 +32,7 @@ class DomainStream:
     def __init__(self, source: Domain, target: Domain, batch_size: int, seed: int) -> None:
         if source.y is None:
             raise ValueError(f"The source must have labels. Got none for {source.name!r}.")
-        self.source, self.target = source, target
+        self.source, self.target, self.seed = source, target, seed
         groups = groups_of(source.y, len(source), "labels of the source")
         short = min(len(group) for group in groups) < -(-batch_size // len(groups))
         many = 1 << 62  # batches have numbers, and no end
@@ -39,7 +42,10 @@ class DomainStream:
     def batch(self, number: int) -> Batch:
         which = np.array([number])
         rows, columns = self._source.draw(which)[0], self._target.draw(which)[0]
-        return Batch(self.source.batch(rows), self.source.labels(rows), self.target.batch(columns))
+        # Keys apart from those of the draws, which are 0 and 1.
+        looks = [np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(key, number))) for key in (2, 3)]
+        seen = self.source.batch(rows, looks[0]), self.target.batch(columns, looks[1])
+        return Batch(seen[0], self.source.labels(rows), seen[1])
 
 
 class LoaderStream:
@@ -99,7 +105,14 @@ class Prefetched:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def in_batches(domain: Domain, size: int = 1000) -> Iterator[Tensor]:
-    """All points of a set, in order."""
-    for start in range(0, len(domain), size):
-        yield domain.batch(np.arange(start, min(start + size, len(domain))))
+def in_batches(domain: Domain) -> Iterator[Tensor]:
+    """All points of a set, in order, the next of them read while the last are used."""
+    size = min(MOST_POINTS, max(1, MOST_NUMBERS // domain.cost))
+    parts = np.split(np.arange(len(domain)), range(size, len(domain), size))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(domain.batch, parts[0])
+        for part in [*parts[1:], None]:
+            batch = waiting.result()
+            if part is not None:
+                waiting = pool.submit(domain.batch, part)
+            yield batch

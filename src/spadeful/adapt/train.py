@@ -36,15 +36,17 @@ class TrainingError(RuntimeError):
 class Training:
     """How long and how fast to train.
 
-    The learning rate at progress q, from 0 to 1, is `lr` ("constant") or lr (1 + 10 q)^-0.75 ("annealed", the
-    paper's for images). The classifier and a method's own modules learn `head_lr` times as fast. `select` is the
-    rule, one of `selection.RULES`, by which the best checkpoint is chosen.
+    The learning rate at iteration t, progress q = t / iterations, is `lr` ("constant"), lr (1 + 10 q)^-0.75
+    ("annealed", the paper's for images) or lr (1 + 0.001 t)^-0.75 ("decayed", that of the authors' code, the same at
+    the paper's 10,000 iterations). The network's new layers, the classifier if it names none, and a method's own
+    modules learn `head_lr` times as fast. `select` is the rule, one of `selection.RULES`, by which the best
+    checkpoint is chosen.
     """
 
     iterations: int
     lr: float = 4e-4
     optimizer: Literal["adam", "sgd"] = "adam"
-    schedule: Literal["constant", "annealed"] = "constant"
+    schedule: Literal["constant", "annealed", "decayed"] = "constant"
     head_lr: float = 1.0
     momentum: float = 0.9
     weight_decay: float = 0.0
@@ -60,9 +62,9 @@ class Training:
         check_rule(self.select)
         if not (0 < self.lr < math.inf and 0 < self.head_lr < math.inf):
             raise ValueError(f"lr and head_lr must be above 0. Got {self.lr!r} and {self.head_lr!r} instead.")
-        if self.optimizer not in ("adam", "sgd") or self.schedule not in ("constant", "annealed"):
+        if self.optimizer not in ("adam", "sgd") or self.schedule not in ("constant", "annealed", "decayed"):
             raise ValueError(
-                "optimizer must be 'adam' or 'sgd', schedule 'constant' or 'annealed'. "
+                "optimizer must be 'adam' or 'sgd', schedule 'constant', 'annealed' or 'decayed'. "
                 f"Got {self.optimizer!r} and {self.schedule!r} instead."
             )
 
@@ -70,11 +72,13 @@ class Training:
         """What the learning rates are multiplied by."""
         if self.schedule == "constant":
             return 1.0
-        return float((1 + 10 * iteration / self.iterations) ** -0.75)
+        progress = 10 * iteration / self.iterations if self.schedule == "annealed" else 0.001 * iteration
+        return float((1 + progress) ** -0.75)
 
     def build(self, network: nn.Module, own: nn.Module | None) -> Optimizer:
-        """The optimiser, its groups: the feature extractor, the classifier, what the method brings."""
-        head = set(getattr(network, "classifier", nn.Module()).parameters())
+        """The optimiser, its groups: the feature extractor, the new layers, what the method brings."""
+        new = getattr(network, "new_layers", None) or [getattr(network, "classifier", nn.Module())]
+        head = {parameter for layer in new for parameter in layer.parameters()}
         groups = [
             {"params": [p for p in network.parameters() if p not in head], "lr": self.lr},
             {"params": [p for p in network.parameters() if p in head], "lr": self.lr * self.head_lr},
