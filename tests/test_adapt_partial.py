@@ -254,9 +254,17 @@ def test_classes_that_the_target_lacks_come_to_weigh_little(kind, tmp_path):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_adapts_to_a_target_of_one_class(name):
-    config = Config("a", "b", method=name, mass=0.3, reg=0.0, window=2)
+    config = Config("a", "b", method=name, mass=0.3, reg=0.0, window=2, hidden=16)
     _, record = train(config.build_method(), iterations=6, data=clouds(chosen=(2,)))
     assert np.isfinite(record.rows[-1]["loss"])
+
+
+@pytest.mark.parametrize("name", ["dann", "cdan-e", "alda", "pada", "etn", "ba3us"])
+def test_discriminators_have_as_many_units_as_a_config_says(name):
+    own = Config("a", "b", method=name, hidden=5).build_method().modules(3, 4)
+    assert 5 in {layer.out_features for layer in own.modules() if isinstance(layer, nn.Linear)}
+    with pytest.raises(ValueError, match=r"hidden must be at least 1\. Got 0 instead"):
+        Config("a", "b", method=name, hidden=0)
 
 
 @pytest.mark.parametrize("method", ["m-pot", "ts-pot"])
