@@ -82,6 +82,8 @@ def run(
         fabric = Fabric(accelerator=device, precision=precision, **processes(device))  # type: ignore[arg-type]
     except RuntimeError as error:
         raise ValueError(f"device must be one that there is. Got {device!r} instead: {error}") from None
+    fabric.launch()
+    fabric.barrier()  # until all processes have seen whether the folder is free
     if fabric.is_global_zero and not kept.exists():
         with replacing(kept) as temporary:
             temporary.write_text(config.to_json())
