@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spadeful.adapt.images import Reading
 from spadeful.adapt.methods import ALDA, BA3US, CDAN, DANN, ETN, PADA, ROT, Method, SourceOnly, Transport, TwoStage
 from spadeful.adapt.train import Training
 from spadeful.loss import JointCost, Ramp
@@ -64,6 +65,10 @@ class Config:
     momentum: float = 0.9
     weight_decay: float = 0.0
     bottleneck: int = 512
+    backbone: str = ""  # a vision model of Hugging Face, where source and target are images; see IMAGES
+    image_size: int = 224
+    crops: int = 1  # of an image in a test: 1, the centre, or 10
+    corrupt: str = "refuse"  # or "skip": files that are no images
     evaluate_every: int = 25
     select: str = "density"
     seed: int = 0
@@ -82,8 +87,13 @@ class Config:
                 raise ValueError(f"{name} must be at least {bound}. Got {getattr(self, name)!r} instead.")
         if self.mass_from is not None:
             Partial(self.mass_from)
+        self.reading()
         self.build_method()
         self.training()
+
+    def reading(self, workers: int = 1) -> Reading:
+        """How image files are read."""
+        return Reading(self.image_size, self.crops, self.corrupt, workers).check()
 
     def build_method(self) -> Method:
         return METHODS[self.method].build(self)
@@ -163,6 +173,24 @@ METHODS = {
 }
 
 
+#: Where a backbone is named, defaults are the paper's for Office-Home.
+IMAGES: dict[str, Any] = {
+    "mass": 0.6,
+    "tau": 0.5,
+    "alpha": 0.01,
+    "lam": 0.5,
+    "batch_size": 65,
+    "iterations": 10_000,
+    "warmup": 0,
+    "optimizer": "sgd",
+    "schedule": "decayed",
+    "lr": 1e-3,
+    "head_lr": 10.0,
+    "weight_decay": 5e-4,
+    "evaluate_every": 500,
+}
+
+
 def read_settings(path: str | Path) -> dict[str, Any]:
     """Settings by name from a file of TOML or JSON."""
     path = Path(path)
@@ -195,4 +223,6 @@ def make_config(settings: dict[str, Any], where: str = "the settings") -> Config
     missing = [name for name in ("source", "target") if name not in settings]
     if missing:
         raise ValueError(f"{where} must say {' and '.join(missing)}.")
+    if settings.get("backbone"):
+        settings = IMAGES | ({"reg": 0.01} if str(settings.get("method")).endswith("uot") else {}) | settings
     return Config(**settings)
