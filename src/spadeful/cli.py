@@ -811,6 +811,7 @@ def reproduce(
     full: Annotated[bool, typer.Option("--full", help="At the length of the paper, not at that for a CPU.")] = False,
     n_jobs: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
     data: Annotated[Path | None, typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Replace the results if they exist.")] = False,
 ) -> None:
     """Run an experiment of the paper: every method, task and seed that its file names."""
@@ -823,7 +824,7 @@ def reproduce(
         partial = any(config.target_classes for config in chosen.runs.values())
         for path in (output, picture, masses)[: 3 if partial else 2]:
             check_free(path, force)
-        results = reproducing.reproduce(chosen, runs, data=data, n_jobs=n_jobs, progress=True)
+        results = reproducing.reproduce(chosen, runs, data=data, n_jobs=n_jobs, device=device, progress=True)
         reproducing.write(results, output, force)
         reproducing.draw(results, picture, force)
         if partial:

@@ -98,6 +98,7 @@ def reproduce(
     *,
     data: str | Path | None = None,
     n_jobs: int = 1,
+    device: str = "cpu",
     progress: bool = False,
 ) -> dict[str, Any]:
     """Do the runs that are not done yet, each in a folder of its own, and gather the results of all.
@@ -117,7 +118,7 @@ def reproduce(
     stages = [list(dict.fromkeys(first)), then]
     with progress_bar("runs", sum(map(len, stages)), progress) as advance:
         for stage in stages:
-            calls = (delayed(one_run)(*each, data, n_jobs) for each in stage)
+            calls = (delayed(one_run)(*each, data, n_jobs, device) for each in stage)
             for _ in Parallel(n_jobs, return_as="generator_unordered")(calls):
                 advance(1)
     return gather(experiment, folder)
@@ -138,16 +139,19 @@ def is_done(config: Config, folder: Path) -> bool:
     return True
 
 
-def one_run(config: Config, folder: Path, warm_up: Path | None, data: str | Path | None, n_jobs: int) -> None:
+def one_run(
+    config: Config, folder: Path, warm_up: Path | None, data: str | Path | None, n_jobs: int, device: str
+) -> None:
     import torch
 
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // n_jobs))
+    cores = max(1, (os.cpu_count() or 1) // n_jobs)
+    torch.set_num_threads(cores)
     if warm_up is not None:
         # As if the run had been interrupted after its warm-up: it goes on from there.
         with replacing(folder / "config.json", force=True) as temporary:
             temporary.write_text(config.to_json())
         states.copy(warm_up / states.LAST, folder / states.LAST)
-    adapt(config, folder, data=data, resume=True, picture=False)
+    adapt(config, folder, data=data, resume=True, picture=False, device=device, workers=cores)
 
 
 def gather(experiment: Experiment, folder: Path) -> dict[str, Any]:
