@@ -504,3 +504,13 @@ def test_a_backbone_needs_images_and_images_of_its_size(here):
     assert "points of one shape" in refused("adapt", *mixed, "--backbone", here / "resnet")
     pair = ["--source", home(here, "Art"), "--target", home(here, "Real World"), "--backbone", here / "vit"]
     assert "must take images of 56x56" in refused("adapt", *pair, *SMALL, "--set", "image_size=56", "-o", "run")
+
+
+def test_of_a_model_of_images_and_words_the_half_that_sees_is_taken(tmp_path):
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    sees, reads = sizes | {"image_size": 28, "patch_size": 14}, sizes | {"vocab_size": 9}
+    model = transformers.SiglipModel(transformers.SiglipConfig(text_config=reads, vision_config=sees)).eval()
+    model.save_pretrained(tmp_path)
+    x = torch.rand(2, 3, 28, 28) * 2 - 1
+    backbone = ad.Backbone(ad.load_backbone(tmp_path).model, mean=[0.5] * 3, deviation=[0.5] * 3).eval()
+    assert torch.allclose(backbone(x), model.vision_model(x).pooler_output, atol=1e-6)
