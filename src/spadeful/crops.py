@@ -30,7 +30,7 @@ def random_crops(rng: np.random.Generator, count: int, side: int) -> list[Crop]:
     """Parts of a square of so many pixels a side, as many of them mirrored as not (Szegedy et al., CVPR 2015).
 
     >>> random_crops(np.random.default_rng(0), 1, 256)
-    [Crop(left=16, upper=23, right=217, lower=187, mirrored=False)]
+    [Crop(left=11, upper=1, right=240, lower=192, mirrored=True)]
     """
     area = side**2 * rng.uniform(*AREAS, (count, TRIES))
     ratio = np.exp(rng.uniform(np.log(RATIOS[0]), np.log(RATIOS[1]), (count, TRIES)))
@@ -39,8 +39,8 @@ def random_crops(rng: np.random.Generator, count: int, side: int) -> list[Crop]:
     first = np.take_along_axis(sizes, fits.argmax(axis=1)[None, :, None], axis=2)[:, :, 0]
     width, height = np.where(np.any(fits, axis=1), first, side)
     left, upper = rng.integers(0, side - width + 1), rng.integers(0, side - height + 1)
-    mirrored = rng.random(count) < 0.5
-    return [Crop(*box) for box in np.stack([left, upper, left + width, upper + height, mirrored], axis=1).tolist()]
+    boxes = np.stack([left, upper, left + width, upper + height], axis=1).tolist()
+    return [Crop(*box, mirrored) for box, mirrored in zip(boxes, (rng.random(count) < 0.5).tolist(), strict=True)]
 
 
 def square(path: Path, side: int, size: int, crop: Crop | None) -> NDArray[np.uint8]:
