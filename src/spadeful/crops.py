@@ -39,8 +39,9 @@ def random_crops(rng: np.random.Generator, count: int, side: int) -> list[Crop]:
     first = np.take_along_axis(sizes, fits.argmax(axis=1)[None, :, None], axis=2)[:, :, 0]
     width, height = np.where(np.any(fits, axis=1), first, side)
     left, upper = rng.integers(0, side - width + 1), rng.integers(0, side - height + 1)
-    boxes = np.stack([left, upper, left + width, upper + height], axis=1).tolist()
-    return [Crop(*box, mirrored) for box, mirrored in zip(boxes, (rng.random(count) < 0.5).tolist(), strict=True)]
+    mirrored = rng.random(count) < 0.5
+    parts = (part.tolist() for part in (left, upper, left + width, upper + height, mirrored))
+    return [Crop(*crop) for crop in zip(*parts, strict=True)]
 
 
 def square(path: Path, side: int, size: int, crop: Crop | None) -> NDArray[np.uint8]:
