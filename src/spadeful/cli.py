@@ -790,7 +790,7 @@ def features(
 ) -> None:
     """Compute the features of images once, to adapt with them often: the quick way without a GPU.
 
-    `spadeful adapt --source-features FILE.npz:photos --target-features FILE.npz:sketches -o run` then takes minutes.
+    `spadeful adapt --source-features FILE.npz:photos --target-features FILE.npz:sketches -o run` then needs no GPU.
     """
     with refusals():
         from spadeful import featuring
