@@ -25,6 +25,8 @@ constexpr std::size_t few_pairs = 3;
 // The first guess of the price of a pair goes so much beyond the bound from below, as a share of the bound's distance
 // from that for half as many pairs; none is beyond the highest.
 constexpr double first_step = 0.6, highest_price = 1e306;
+// Best columns of a row from which costs count as tied, for all pairs and for some.
+constexpr std::size_t many_ties = 6, some_ties = 3;
 // Epsilon starts from a share of what rows pay beyond the least, and grows after so many bids per row; past the
 // cap, paths do the rest.
 constexpr double first_epsilon = 0.3, epsilon_up = 10, epsilon_down = 8;
@@ -73,9 +75,9 @@ double Assignment::take_best(std::size_t i) {
     return best.first;
 }
 
-// Whether rows have many best columns each, judged by a few rows.
-bool Assignment::tied() const {
-    constexpr std::size_t sample = 8, many = 6;
+// Whether rows have so many best columns each, judged by a few rows.
+bool Assignment::tied(std::size_t many) const {
+    constexpr std::size_t sample = 8;
     std::size_t ties = 0;
     for (std::size_t k = 0; k < sample; ++k) {
         const double* c = row(k * n_ / sample);
@@ -88,7 +90,7 @@ bool Assignment::tied() const {
 // Column reduction, then every row in turn takes its best column if that is free. Where rows have ties, raw costs
 // do as well as reduced ones, and one pass through memory is enough.
 bool Assignment::greedy(double& mean) {
-    const bool raw = tied();
+    const bool raw = tied(many_ties);
     bool finite = true;
     std::fill_n(lows_.data(), n_, infinity);
     for (std::size_t i = 0; i < n_; ++i) {
@@ -432,6 +434,7 @@ bool Assignment::match_all(Watch& watch) {
 }
 
 bool Assignment::match_some(std::size_t size, Watch& watch) {
+    if (tied(some_ties)) return false;  // most rows would wait for pairs at one price
     bool finite = true;
     std::fill_n(lows_.data(), n_, infinity);
     for (std::size_t i = 0; i < n_; ++i) {

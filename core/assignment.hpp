@@ -26,8 +26,8 @@ namespace spadeful {
 class Assignment {
 public:
     // cost: n x n, row after row; 0 < size <= n. Afterwards the matching of that many pairs is optimal. Returns
-    // false, with nothing done, if an entry is not finite or beyond 1e304, or if points repeat so often in a large
-    // problem of fewer than n pairs that following the mass path is quicker.
+    // false, with nothing done, if an entry is not finite or beyond 1e304, or if fewer than n pairs are asked for and
+    // costs are tied so often, as where points repeat, that following the mass path is quicker.
     bool solve(const double* cost, std::size_t n, std::size_t size, Watch& watch);
     // The optimal matching with one pair more.
     void grow(Watch& watch);
@@ -51,7 +51,7 @@ private:
 
     std::size_t find_free_tie(std::size_t i, const BestTwo& best) const;
     double take_best(std::size_t i);
-    bool tied() const;
+    bool tied(std::size_t many) const;
     bool greedy(double& mean);  // mean: of what rows pay beyond the least
     void reduce_rows(std::size_t bids);
 

@@ -248,6 +248,7 @@ def summary(results: dict[str, Any]) -> Table:
     partial = any(run.get("absent") for run in results["runs"])
     names = ("run", "seeds", *CHECKPOINTS, "paper", *(["from absent classes, %"] if partial else []))
     table = Table(*names, title=results["title"], title_justify="left")
+    table.columns[0].no_wrap = True
     for groups in (over_seeds, over_pairs):
         for name, runs in groups(results):
             table.add_row(name, *cells(runs, results["paper"]), *([from_absent(runs)] if partial else []))
@@ -299,10 +300,13 @@ def over_pairs(results: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, An
     groups: dict[str, list[dict[str, Any]]] = {}
     for run in results["runs"]:
         parts = without_seed(run["name"]).split(",")
-        general = [part for part in parts if len(pairs[part]) > 1]  # a part that names a pair has that pair alone
+        # A part that names a pair has that pair alone; so may a method, while runs are missing.
+        general = [part for part in parts if len(pairs[part]) > 1 or part == run["config"]["method"]]
         groups.setdefault(",".join(general), []).append(run)
-    count = len(set().union(*pairs.values()))
-    yield from ((f"mean of {count}: {name}", runs) for name, runs in groups.items() if count > 1)
+    everywhere = set().union(*pairs.values())
+    for name, runs in groups.items():
+        if len(everywhere) > 1 and {(run["config"]["source"], run["config"]["target"]) for run in runs} == everywhere:
+            yield f"mean of {len(everywhere)}: {name}", runs
 
 
 def spread(values: list[float]) -> str:
