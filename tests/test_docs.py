@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-OPTIONAL = re.compile(r"^\s*(?:import|from) (torch|sklearn|matplotlib)\b", re.MULTILINE)
+OPTIONAL = re.compile(r"^\s*(?:import|from) (torch|sklearn|matplotlib|spadeful\.adapt)\b", re.MULTILINE)
 
 
 def blocks(page: Path) -> list[tuple[int, str]]:
@@ -24,7 +24,8 @@ def test_blocks_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
     for line, block in blocks(page):
-        for package in OPTIONAL.findall(block):
+        for name in OPTIONAL.findall(block):
+            package = "torch" if name == "spadeful.adapt" else name
             if importlib.util.find_spec(package) is None:
                 pytest.skip(f"{page.name}, line {line}: {package} is not installed")
         # Blank lines in front give a traceback the page's own line numbers.
