@@ -1,0 +1,113 @@
+"""The command `flow`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spadeful.cli.shared import (
+    THE_BATCHES,
+    THE_FILES,
+    THE_PROBLEM,
+    THE_STEPS,
+    chosen_problem,
+    refusals,
+)
+
+HELP = """Let points flow to others along the gradient of a mini-batch loss.
+
+X and Y are files of points (.npy, .npz, .csv, .parquet), images, from whose dark parts points are drawn, or one of \
+the shapes disc and s. For example, the figure of the paper with partial transport of 0.8 of the mass, as an animation:
+
+  spadeful flow -o run --mass 0.8 --animate run/flow.gif
+
+The folder gets the frames and, for each, the exact Wasserstein-2 distance to Y (flow.csv) as they come; the last \
+points (points.npy) and a picture (flow.png) at the end.
+"""
+
+
+def flow(
+    x: Annotated[str, typer.Argument(help="Where points start: a file, an image, disc or s.")] = "disc",
+    y: Annotated[str, typer.Argument(help="Where they shall go.")] = "s",
+    folder: Annotated[Path | None, typer.Option("--output", "-o", help="The folder of the flow.")] = None,
+    problem: Annotated[
+        str, typer.Option(metavar="NAME", help="balanced, partial or unbalanced.", rich_help_panel=THE_PROBLEM)
+    ] = "partial",
+    mass: Annotated[
+        float | None, typer.Option(help="For partial: the mass, 0.8 unless said.", rich_help_panel=THE_PROBLEM)
+    ] = None,
+    tau: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBER[,NUMBER]", help="For unbalanced: the penalty.", rich_help_panel=THE_PROBLEM),
+    ] = None,
+    reg: Annotated[float, typer.Option(help="Entropic regularisation.", rich_help_panel=THE_PROBLEM)] = 0.0,
+    divergence: Annotated[
+        str | None, typer.Option(metavar="kl|tv", help="For unbalanced.", rich_help_panel=THE_PROBLEM)
+    ] = None,
+    entropy: Annotated[
+        str | None, typer.Option(metavar="plain|kl", help="For unbalanced with --reg.", rich_help_panel=THE_PROBLEM)
+    ] = None,
+    debiased: Annotated[
+        bool,
+        typer.Option(
+            "--debiased", help="Follow the mini-batch energy of Salimans et al. (2018).", rich_help_panel=THE_PROBLEM
+        ),
+    ] = False,
+    batch_size: Annotated[int, typer.Option(help="Points in a batch.", rich_help_panel=THE_BATCHES)] = 4,
+    n_batches: Annotated[int, typer.Option(help="Batches in a step.", rich_help_panel=THE_BATCHES)] = 4,
+    pairing: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="paired, or all: each batch with every other.", rich_help_panel=THE_BATCHES),
+    ] = "paired",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Let a batch hold a point twice.", rich_help_panel=THE_BATCHES)
+    ] = False,
+    steps: Annotated[int, typer.Option(help="How many.", rich_help_panel=THE_STEPS)] = 5000,
+    lr: Annotated[float, typer.Option(help="How long they are.", rich_help_panel=THE_STEPS)] = 0.001,
+    every: Annotated[int, typer.Option(help="Steps between two frames.", rich_help_panel=THE_STEPS)] = 100,
+    measure: Annotated[
+        bool, typer.Option("--distance/--no-distance", help="Find W2 at the frames.", rich_help_panel=THE_STEPS)
+    ] = True,
+    n: Annotated[
+        int, typer.Option("--points", help="Drawn from an image or a shape.", rich_help_panel=THE_STEPS)
+    ] = 1000,
+    seed: Annotated[int, typer.Option(help="Decides points and batches.", rich_help_panel=THE_STEPS)] = 0,
+    animation: Annotated[
+        Path | None, typer.Option("--animate", help="A .gif, or an .mp4 where ffmpeg is.", rich_help_panel=THE_FILES)
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the flow in the folder.", rich_help_panel=THE_FILES)
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace results that exist; start afresh.", rich_help_panel=THE_FILES)
+    ] = False,
+) -> None:
+    from spadeful import flowing
+
+    with refusals():
+        if folder is None:
+            raise ValueError("The folder of the flow must be named by --output.")
+        if problem == "partial" and mass is None:
+            mass = 0.8
+        flowing.run(
+            x,
+            y,
+            chosen_problem(problem, mass, tau, reg, divergence, entropy),
+            folder,
+            n=n,
+            seed=seed,
+            animation=animation,
+            resume=resume,
+            force=force,
+            batch_size=batch_size,
+            n_batches=n_batches,
+            steps=steps,
+            lr=lr,
+            every=every,
+            pairing=pairing,
+            debiased=debiased,
+            replace=replace,
+            measure=measure,
+        )

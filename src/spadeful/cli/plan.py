@@ -1,0 +1,204 @@
+"""The command `plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spadeful.cli.shared import (
+    THE_BATCHES,
+    THE_FILES,
+    THE_PROBLEM,
+    THE_SOLVER,
+    chosen_problem,
+    numbers,
+    refusals,
+)
+
+HELP = """Transport between two clouds of points of any size, through mini-batches.
+
+Batches of X and Y are drawn at random, a transport problem is solved between each pair of them, and their plans are \
+added up to one sparse plan between all points. Files may be .npy, .npz (file.npz:name where it holds several arrays), \
+.csv or .parquet, with a point in each row.
+
+For example, moving three quarters of the mass and leaving the dearest quarter:
+
+  spadeful plan x.npy y.npy -o plan.npz --problem partial --mass 0.75
+
+In Python, spadeful.MiniBatchPlan.load("plan.npz") reads the plan.
+"""
+
+
+def plan(
+    x: Annotated[str, typer.Argument(help="The points that are moved.", show_default=False)],
+    y: Annotated[str, typer.Argument(help="The points that they are moved to.", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where the plan goes, a .npz file.", rich_help_panel=THE_FILES)
+    ],
+    problem: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="balanced moves all the mass, partial the cheapest part of it (--mass), unbalanced what is worth "
+            "its price (--tau).",
+            rich_help_panel=THE_PROBLEM,
+        ),
+    ] = "balanced",
+    mass: Annotated[
+        float | None,
+        typer.Option(help="For partial: the share of the mass that is moved, up to 1.", rich_help_panel=THE_PROBLEM),
+    ] = None,
+    tau: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBER[,NUMBER]",
+            help="For unbalanced: the price of mass left or made; of x and of y, if two.",
+            rich_help_panel=THE_PROBLEM,
+        ),
+    ] = None,
+    reg: Annotated[
+        float,
+        typer.Option(
+            help="Entropic regularisation, in units of the cost: blurs the plan. 0 solves exactly.",
+            rich_help_panel=THE_PROBLEM,
+        ),
+    ] = 0.0,
+    divergence: Annotated[
+        str | None,
+        typer.Option(
+            metavar="kl|tv",
+            help="For unbalanced: its measure, Kullback-Leibler (kl, the default) or total variation (tv).",
+            rich_help_panel=THE_PROBLEM,
+        ),
+    ] = None,
+    entropy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="plain|kl",
+            help="For unbalanced with --reg: the entropy of the plan (the default), or relative to the weights.",
+            rich_help_panel=THE_PROBLEM,
+        ),
+    ] = None,
+    cost: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Of moving a unit from one point to another: sqeuclidean, euclidean or cosine.",
+            rich_help_panel=THE_PROBLEM,
+        ),
+    ] = "sqeuclidean",
+    batch_size: Annotated[
+        str,
+        typer.Option(
+            metavar="NUMBER[,NUMBER]", help="Points in a batch; of x and of y, if two.", rich_help_panel=THE_BATCHES
+        ),
+    ] = "100",
+    n_batches: Annotated[
+        int, typer.Option(help="How many batches. More are slower and give a better mean.", rich_help_panel=THE_BATCHES)
+    ] = 1000,
+    pairing: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="paired: the first batch of x with the first of y, and so on; all: each with every other; bomb: "
+            "weighted by transport between the batches themselves (BoMb-OT).",
+            rich_help_panel=THE_BATCHES,
+        ),
+    ] = "paired",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Let a batch hold a point twice.", rich_help_panel=THE_BATCHES)
+    ] = False,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Classes of x: every batch then holds as many points of each. Give it again for those of y.",
+            rich_help_panel=THE_BATCHES,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides which batches are drawn.", rich_help_panel=THE_BATCHES)] = 0,
+    n_jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes; -1 for one a core. Without it, threads. The result is the same.",
+            rich_help_panel=THE_SOLVER,
+        ),
+    ] = None,
+    tol: Annotated[
+        float | None,
+        typer.Option(
+            help="With --reg: the share of the mass that may be misplaced, 1e-6 unless said.",
+            rich_help_panel=THE_SOLVER,
+        ),
+    ] = None,
+    max_iter: Annotated[
+        int | None,
+        typer.Option(help="With --reg: the most sweeps for a batch, 10000 unless said.", rich_help_panel=THE_SOLVER),
+    ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(
+            "--map",
+            help="Write the image of each x too, a .npy file: the mean of the y that it is matched with. "
+            "Points without a match stay where they are.",
+            rich_help_panel=THE_FILES,
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Draw the clouds and the plan too, a .png file.", rich_help_panel=THE_FILES),
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="What divides the cells of .csv files; found out unless said.", rich_help_panel=THE_FILES),
+    ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether .csv files begin with the columns' names; found out unless said.",
+            rich_help_panel=THE_FILES,
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on where an interrupted run has stopped.", rich_help_panel=THE_FILES),
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace results that exist; start afresh.", rich_help_panel=THE_FILES),
+    ] = False,
+) -> None:
+    from spadeful import planning
+    from spadeful.points import Text
+
+    with refusals():
+        chosen = chosen_problem(problem, mass, tau, reg, divergence, entropy)
+        limits = {name: value for name, value in (("tol", tol), ("max_iter", max_iter)) if value is not None}
+        if limits and not chosen.reg:
+            raise ValueError("--tol and --max-iter are for regularised problems. Pass --reg above 0 too, or neither.")
+        sizes = numbers(batch_size, "--batch-size", int)
+        delimiter = "\t" if delimiter == r"\t" else delimiter
+        if delimiter is not None and len(delimiter) != 1:
+            raise ValueError(f"--delimiter must be one character. Got {delimiter!r} instead.")
+        if (delimiter, header) != (None, None) and not any(name.lower().endswith(".csv") for name in (x, y)):
+            raise ValueError("--delimiter, --header and --no-header are for .csv files. Got none of them.")
+        planning.run(
+            x,
+            y,
+            chosen,
+            planning.Outputs(output, images, picture, force),
+            text=Text(delimiter, header),
+            labels=labels or [],
+            resume=resume,
+            batch_size=sizes,
+            n_batches=n_batches,
+            cost=cost,
+            pairing=pairing,
+            replace=replace,
+            seed=seed,
+            n_jobs=n_jobs,
+            **limits,
+        )

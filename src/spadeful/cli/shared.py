@@ -1,0 +1,84 @@
+"""What the commands share: words for refusals, and options that several have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from spadeful.problems import Problem
+
+THE_PROBLEM, THE_BATCHES, THE_FILES, THE_SOLVER = "The problem", "The batches", "Reading and writing", "The solver"
+THE_STEPS = "The steps"
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the library refuses is one line for the user of the command line, not a traceback."""
+    try:
+        yield
+    except (ValueError, TypeError, OSError, ImportError) as refusal:
+        typer.echo(f"spadeful: {' '.join(str(refusal).split())}", err=True)
+        raise typer.Exit(code=2) from None
+    except KeyboardInterrupt as stop:
+        typer.echo(f"spadeful: Interrupted. {stop}".rstrip(), err=True)
+        raise typer.Exit(code=130) from None
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """A warning is a line for the user, at once."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: typer.echo(f"spadeful: {message}", err=True)
+        yield
+
+
+def numbers(text: str, name: str, kind: type[int] | type[float]) -> Any:
+    """One number, or a pair of them divided by a comma."""
+    try:
+        values = tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        values = ()
+    if len(values) not in (1, 2):
+        raise ValueError(f"{name} must be a number, or two divided by a comma. Got {text!r} instead.")
+    return values if len(values) == 2 else values[0]
+
+
+def chosen_problem(
+    name: str, mass: float | None, tau: str | None, reg: float, divergence: str | None, entropy: str | None
+) -> Problem:
+    """The problem that the options name; options of another problem are refused."""
+    from spadeful.problems import Balanced, Partial, Unbalanced
+
+    own = {"--mass": ("partial", mass), "--tau": ("unbalanced", tau)}
+    own |= {"--divergence": ("unbalanced", divergence), "--entropy": ("unbalanced", entropy)}
+    if name not in ("balanced", "partial", "unbalanced"):
+        raise ValueError(f"--problem must be balanced, partial or unbalanced. Got {name!r} instead.")
+    for option, (owner, value) in own.items():
+        if value is not None and name != owner:
+            raise ValueError(f"{option} is for --problem {owner}. Got it with --problem {name}.")
+    if name == "balanced":
+        return Balanced(reg)
+    if name == "partial":
+        if mass is None:
+            raise ValueError("--problem partial needs --mass, the share of the mass that is moved. Pass --mass 0.75.")
+        return Partial(mass, reg)
+    if tau is None:
+        raise ValueError("--problem unbalanced needs --tau, the price of mass left or made. Pass --tau 1.")
+    if entropy is not None and not reg:
+        raise ValueError("--entropy is for regularised problems. Pass --reg above 0 too.")
+    given = {"divergence": divergence, "entropy": entropy}
+    return Unbalanced(numbers(tau, "--tau", float), reg, **{key: value for key, value in given.items() if value})  # type: ignore[arg-type]
+
+
+def many(text: str, name: str) -> list[float]:
+    """Numbers divided by commas."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{name} must be numbers divided by commas. Got {text!r} instead.") from None
