@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from pathlib import Path
 from typing import Any
 
-from readme import END, HERE, START
+import pages
 
 
 def quality(results: dict[str, Any]) -> list[str]:
@@ -56,16 +54,9 @@ def speed(results: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=HERE / "results", metavar="DIR")
-    parser.add_argument("--docs", type=Path, default=HERE.parent / "docs", metavar="DIR")
-    asked = parser.parse_args()
+    asked = pages.folders(__doc__)
     results = json.loads((asked.results / "color.json").read_text())
-    page = asked.docs / "color.md"
-    first, *rest = page.read_text(encoding="utf-8").split(START)
-    for section, piece in zip([quality(results), speed(results)], rest, strict=True):
-        first += START + "\n" + "\n".join(section) + "\n" + END + piece.split(END)[1]
-    page.write_text(first, encoding="utf-8")
+    pages.write(asked.docs / "color.md", quality(results), speed(results))
 
 
 if __name__ == "__main__":

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
+import pages
 from costs import TITLES
 from measure import geometric_mean
-
-HERE = Path(__file__).parent
-START, END = "<!-- measured -->\n", "<!-- /measured -->\n"
+from pages import HERE
 
 
 def cell(results: dict[str, Any], family: str, mass: float) -> str:
@@ -60,7 +58,7 @@ def clouds(minibatch: dict[str, Any]) -> list[str]:
 
 def section(
     results: dict[str, Any], entropic: dict[str, Any], others: dict[str, Any], minibatch: dict[str, Any]
-) -> str:
+) -> list[str]:
     masses, machine = results["masses"], results["machine"]
     sizes = f"{results['sizes'][0]} to {results['sizes'][-1]}"
     lines = [
@@ -87,16 +85,13 @@ def section(
     for case in entropic["cases"]:
         ratios = ", ".join(f"{name} {ratio:.1f}" for name, ratio in case["ratios"].items() if "thread" not in name)
         lines.append(f"| {case['case']} | {1000 * case['seconds']['spadeful']:.2f} | {ratios} |")
-    return "\n".join(lines + beside(others) + clouds(minibatch)) + "\n"
+    return lines + beside(others) + clouds(minibatch)
 
 
 def main() -> None:
     names = "exact", "entropic", "others", "minibatch"
     found = [json.loads((HERE / "results" / f"{name}.json").read_text()) for name in names]
-    page = HERE.parent / "README.md"
-    before, rest = page.read_text(encoding="utf-8").split(START)
-    after = rest.split(END)[1]
-    page.write_text(before + START + section(*found) + END + after, encoding="utf-8")
+    pages.write(HERE.parent / "README.md", section(*found))
 
 
 if __name__ == "__main__":

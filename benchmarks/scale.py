@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from readme import END, HERE, START
+import pages
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#E69F00", "#009E73", "#333333"
 MARKERS = ["o", "s", "D"]
@@ -163,24 +162,11 @@ def extrapolated(results: dict[str, Any]) -> list[str]:
     ]
 
 
-def write(page: Path, results: dict[str, Any]) -> None:
-    """Put the figures where the marks are: what was measured first, then what follows from it."""
-    text = page.read_text(encoding="utf-8")
-    first, *rest = text.split(START)
-    sections = [measured(results), extrapolated(results)]
-    for section, piece in zip(sections, rest, strict=True):
-        first += START + "\n" + "\n".join(section) + END + piece.split(END)[1]
-    page.write_text(first, encoding="utf-8")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=HERE / "results", metavar="DIR")
-    parser.add_argument("--docs", type=Path, default=HERE.parent / "docs", metavar="DIR")
-    asked = parser.parse_args()
+    asked = pages.folders(__doc__)
     results = json.loads((asked.results / "minibatch.json").read_text())
     draw(results, asked.docs / "pictures" / "minibatch.png")
-    write(asked.docs / "scale.md", results)
+    pages.write(asked.docs / "scale.md", measured(results), extrapolated(results))
 
 
 if __name__ == "__main__":
