@@ -20,9 +20,15 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "abort_on_example_error": True,
 }
-myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
+myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 autodoc_member_order = "bysource"
+# What scikit-learn adds to every estimator is in its own documentation.
+autodoc_default_options = {
+    "members": True,
+    "exclude-members": "set_fit_request, set_score_request, set_transform_request, set_inverse_transform_request",
+}
 autodoc_typehints = "description"
 nitpicky = False
 

@@ -1,5 +1,6 @@
-"""The Python in the README and in the docs runs as printed."""
+"""The Python in the README and in the docs runs as printed, what they point to is there, and no public name is left out."""
 
+import importlib
 import importlib.util
 import re
 from pathlib import Path
@@ -7,30 +8,109 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+#: Pages whose sections need nothing of each other: each is run alone, where what it imports is installed.
+IN_SECTIONS = {"moving.md"}
+
+SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-OPTIONAL = re.compile(r"^\s*(?:import|from) (torch|sklearn|matplotlib|spadeful\.adapt)\b", re.MULTILINE)
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+IMPORT = re.compile(r"^\s*(?:import|from) (\w+)", re.MULTILINE)
+OPTIONAL = re.compile(r"\bspadeful\.(adapt|generate)\b")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+IN_REPOSITORY = re.compile(r"\b(?:benchmarks|core|docs|examples|reproduce|src|tests)/[\w./*-]*[\w*]")
+DOCUMENTED = re.compile(r"^\.\. auto(?:class|function|exception|data):: (spadeful[\w.]*)\.(\w+)$", re.MULTILINE)
 
 
-def blocks(page: Path) -> list[tuple[int, str]]:
-    """List the Python blocks of a page, each with the number of the line before its first."""
+def runs(page: Path) -> list:
+    """What is run together, with its name: the blocks of a page or of a section, each with its number of lines before."""
     text = page.read_text(encoding="utf-8")
-    return [(text.count("\n", 0, found.start(1)), found[1]) for found in BLOCK.finditer(text)]
+    found, start = [], 0
+    for part in SECTION.split(text) if page.name in IN_SECTIONS else [text]:
+        blocks = [(text.count("\n", 0, start + block.start(1)), block[1]) for block in BLOCK.finditer(part)]
+        title = f"{page.name}, {part.splitlines()[0].strip('# ')}" if page.name in IN_SECTIONS else page.name
+        found += [pytest.param(page, blocks, id=title)] if blocks else []
+        start += len(part)
+    return found
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
-def test_blocks_run_in_order(page, tmp_path, monkeypatch):
-    """Later blocks of a page see the names of earlier ones; files they write go to a folder of their own."""
-    monkeypatch.chdir(tmp_path)
-    names = {"__name__": "__main__"}
-    for line, block in blocks(page):
-        for name in OPTIONAL.findall(block):
-            package = "torch" if name == "spadeful.adapt" else name
+@pytest.mark.parametrize(("page", "blocks"), [run for page in PAGES for run in runs(page)])
+def test_blocks_run_in_order(page, blocks, tmp_path, monkeypatch):
+    """Later blocks see the names of earlier ones; files they write go to a folder of their own."""
+    for line, block in blocks:
+        for package in [*IMPORT.findall(block), *(["torch"] if OPTIONAL.search(block) else [])]:
             if importlib.util.find_spec(package) is None:
                 pytest.skip(f"{page.name}, line {line}: {package} is not installed")
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    for line, block in blocks:
         # Blank lines in front give a traceback the page's own line numbers.
         exec(compile("\n" * line + block, page, "exec"), names)
 
 
 def test_readme_shows_python():
-    assert blocks(ROOT / "README.md")
+    assert runs(ROOT / "README.md")
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for link in LINK.findall(text):
+        if re.match(r"https?:|#", link):
+            continue
+        path = link.split("#")[0]
+        # The gallery is made of the examples when the documentation is built.
+        example = re.fullmatch(r"gallery/(\w+)\.(?:rst|md)", path)
+        target = ROOT / "examples" / f"{example[1]}.py" if example else page.parent / path
+        assert path == "gallery/index.rst" or target.exists(), f"{page.name}: {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_are_there(page):
+    for name in set(IN_REPOSITORY.findall(page.read_text(encoding="utf-8"))):
+        made = name.startswith(("docs/_build", "docs/gallery"))
+        assert made or list(ROOT.glob(name)), f"{page.name}: {name}"
+
+
+def test_every_page_is_in_the_table_of_contents():
+    tables = re.findall(r"^```\{toctree\}\n(.*?)^```$", (DOCS / "index.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    listed = [entry.split("<")[-1].strip("> ") for table in tables for entry in table.splitlines()]
+    listed = [entry for entry in listed if entry and not entry.startswith(":")]
+    assert sorted(listed) == sorted({"gallery/index", *(page.stem for page in DOCS.glob("*.md"))} - {"index"})
+
+
+def documented() -> dict[str, list[str]]:
+    """The names on the page of the API, by their modules."""
+    names: dict[str, list[str]] = {}
+    for module, name in DOCUMENTED.findall((DOCS / "api.md").read_text(encoding="utf-8")):
+        names.setdefault(module, []).append(name)
+    return names
+
+
+@pytest.mark.parametrize("module", ["spadeful", "spadeful.adapt", "spadeful.generate"])
+def test_public_names_are_documented(module):
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"there is no {module}")
+    if module != "spadeful":
+        for needed in ("torch", "lightning_fabric", "sklearn"):
+            pytest.importorskip(needed)
+    public = set(importlib.import_module(module).__all__) - {"__version__"}
+    assert sorted(documented()[module]) == sorted(public)
+
+
+def test_functions_of_bounds_are_documented():
+    from spadeful import bounds
+
+    public = {name for name, value in vars(bounds).items() if getattr(value, "__module__", "") == "spadeful.bounds"}
+    assert sorted(documented()["spadeful.bounds"]) == sorted(name for name in public if not name.startswith("_"))
+
+
+def test_documented_names_exist():
+    for module, names in documented().items():
+        if module.startswith(("spadeful.adapt", "spadeful.generate")):
+            for needed in ("torch", "lightning_fabric", "sklearn"):
+                pytest.importorskip(needed)
+        for name in names:
+            assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
