@@ -174,7 +174,7 @@ def test_python_objects_are_not_loaded(tmp_path):
         ),
         (
             {"blob_train": np.zeros(9, np.uint8), "offsets_train": np.array([0, 5, 9]), "y_train": np.zeros(2, int)},
-            "cannot identify",
+            "picture 0 of 2 must be a JPEG",
         ),
     ],
 )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from spadeful.images import read_rgb
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 #: A random crop takes this share of the area, and its sides are in this ratio.
 AREAS, RATIOS = (0.08, 1.0), (3 / 4, 4 / 3)
@@ -54,6 +57,21 @@ def square(path: Path, side: int, size: int, crop: Crop | None) -> NDArray[np.ui
         if crop.mirrored:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     return np.array(image)
+
+
+def centre(image: Image.Image, size: int) -> Image.Image:
+    """The largest square in the middle of an image, at so many pixels a side."""
+    from PIL import Image, ImageOps
+
+    return ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
+
+
+def centre_or_fault(path: Path, size: int) -> NDArray[np.uint8] | str:
+    """The centre of an image file (size, size, 3); or why it cannot be read."""
+    try:
+        return np.array(centre(read_rgb(path), size))
+    except (ValueError, OSError) as error:
+        return str(error)
 
 
 def fault(path: Path) -> str:

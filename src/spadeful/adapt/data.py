@@ -77,16 +77,23 @@ def load_digits(name: str, part: Literal["train", "test"], data: str | Path | No
     """
     if name not in formats.DIGITS:
         raise ValueError(f"name must be one of {', '.join(formats.DIGITS)}. Got {name!r} instead.")
+    return load_part(name, part, formats.DIGITS[name], rendered.DIGITS, data)
+
+
+def load_part(
+    name: str, part: str, known: tuple[formats.Format, ...], classes: tuple[str, ...], data: str | Path | None = None
+) -> Domain:
+    """A part of a published set in the first of its formats that is in the folder."""
     if part not in ("train", "test"):
         raise ValueError(f"part must be 'train' or 'test'. Got {part!r} instead.")
     folder = data_folder(data)
-    for known in formats.DIGITS[name]:
-        paths = known.find(folder, part)
+    for one in known:
+        paths = one.find(folder, part)
         if paths:
-            x, y = known.read(paths, part)
+            x, y = one.read(paths, part)
             with formats.reading(paths[0], f"the {part} part of {name}"):
-                return Domain(x, y, name, rendered.DIGITS)
-    expected = "; or ".join(known.says for known in formats.DIGITS[name])
+                return Domain(x, y, name, classes)
+    expected = "; or ".join(one.says for one in known)
     raise FileNotFoundError(f"The {part} part of {name} is not in {folder}. Put there {expected}. {ANOTHER_FOLDER}")
 
 

@@ -128,7 +128,6 @@ class Domain:
     def resized(self, size: int, channels: int = 1) -> Domain:
         """The images at another size, square, in grey (1) or colour (3): bilinear, as Pillow does it."""
         import torch
-        from torch.nn.functional import interpolate
 
         if not self.is_images:
             raise TypeError(f"Only images can be resized. {self.name} holds features.")
@@ -140,11 +139,7 @@ class Domain:
         out = np.empty((len(self), size, size, *((channels,) if channels > 1 else ())), np.uint8)
         for start in range(0, len(self), CHUNK):
             part = channels_first(torch.from_numpy(np.array(self.x[start : start + CHUNK]))).float()
-            if now > channels:
-                part = (part * torch.tensor(LUMA)[:, None, None]).sum(1, keepdim=True)
-            if (height, width) != (size, size):
-                part = interpolate(part, (size, size), mode="bilinear", align_corners=False, antialias=True)
-            pixels = part.round_().clamp_(0, 255).byte().numpy()
+            pixels = resized(part, size, channels).byte().numpy()
             out[start : start + CHUNK] = pixels[:, 0] if channels == 1 else np.moveaxis(pixels, 1, 3)
         return replace(self, x=out)
 
@@ -152,6 +147,17 @@ class Domain:
         if self.y is None:
             raise ValueError(f"The labels of {self.name} are asked for. It has none.")
         return self.y
+
+
+def resized(images: Tensor, size: int, channels: int) -> Tensor:
+    """Images (n, C, H, W) with values from 0 to 255, square, in grey (1) or colour (3), rounded to whole values."""
+    from torch.nn.functional import interpolate
+
+    if images.shape[1] > channels:
+        images = (images * images.new_tensor(LUMA)[:, None, None]).sum(1, keepdim=True)
+    if images.shape[2:] != (size, size):
+        images = interpolate(images, (size, size), mode="bilinear", align_corners=False, antialias=True)
+    return images.round().clamp(0, 255).expand(-1, channels, -1, -1)
 
 
 def channels_first(images: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The files that digits come in: NumPy archives, and the formats in which MNIST, USPS and SVHN were published.
+"""The files that sets of images come in: NumPy archives, and the formats in which MNIST, USPS and SVHN were published.
 
 Every reader takes the files of one part and gives images (n, H, W) or (n, H, W, C) of bytes and labels (n,). No file
 can have code run: archives with Python objects are refused.
@@ -92,21 +92,27 @@ def read_npz(paths: list[Path], part: str) -> Part:
         return (decoded(*x) if packed else x[0]), y
 
 
-def decoded(blob: Bytes, offsets: NDArray[Any]) -> Bytes:
-    """JPEG pictures of one size (n, H, W, 3), decoded by several threads."""
+def decoded(blob: Bytes, offsets: NDArray[Any], shaped: Callable[[Any], Any] = lambda image: image) -> Bytes:
+    """JPEG pictures, each as `shaped` makes it of Pillow's image, of one size (n, H, W, 3); by several threads."""
     if blob.dtype != np.uint8 or blob.ndim != 1 or offsets.dtype.kind not in "iu" or offsets.ndim != 1:
         raise ValueError("the pictures must be bytes in a row, their offsets whole numbers")
     cuts = offsets.astype(np.int64)
     if len(cuts) < 2 or cuts[0] < 0 or cuts[-1] > len(blob) or (np.diff(cuts) <= 0).any():
         raise ValueError(f"the offsets must rise from 0 to {len(blob)}, the number of bytes")
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     def picture(i: int) -> Any:
-        return Image.open(BytesIO(blob[cuts[i] : cuts[i + 1]].tobytes()), formats=["JPEG"])
+        try:
+            image = Image.open(BytesIO(blob[cuts[i] : cuts[i + 1]].tobytes()), formats=["JPEG"])
+            if max(image.size) > 1024:
+                raise ValueError(f"pictures must be small. Got the size {image.size}")
+            return shaped(image.convert("RGB"))
+        except (OSError, SyntaxError) as error:
+            # Pillow names the buffer by its address.
+            why = "none that can be read" if isinstance(error, UnidentifiedImageError) else str(error)
+            raise ValueError(f"picture {i} of {len(cuts) - 1} must be a JPEG picture: {why}") from None
 
     size = picture(0).size
-    if max(size) > 1024:
-        raise ValueError(f"pictures must be small. Got the size {size}")
     out = np.empty((len(cuts) - 1, size[1], size[0], 3), np.uint8)
 
     def decode(start: int) -> None:
@@ -114,7 +120,7 @@ def decoded(blob: Bytes, offsets: NDArray[Any]) -> Bytes:
             image = picture(i)
             if image.size != size:
                 raise ValueError(f"pictures must have one size. Got {size} and {image.size}")
-            out[i] = image.convert("RGB")
+            out[i] = image
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         list(pool.map(decode, range(0, len(out), DECODED_TOGETHER)))

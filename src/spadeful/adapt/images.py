@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -126,18 +127,23 @@ def read_folder(
         for found in in_processes(fault, ((folder / file,) for file in files), reading.workers):
             faults.append(found)
             advance(1)
+    kept = whole_ones(folder, faults, reading.corrupt)
+    name = name or folder.resolve().name
+    return ImageFiles(np.array(files)[kept], None if y is None else y[kept], name, classes, folder, reading)
+
+
+def whole_ones(folder: Path, faults: Sequence[str], corrupt: str) -> Indices:
+    """Which files of a folder have no fault; those that have one are refused, or skipped with a warning."""
     whole = np.array([not found for found in faults])
     if not whole.all():
         named = [found for found in faults if found]
         said = " ".join(named[:NAMED]) + (f" And {len(named) - NAMED} more." if len(named) > NAMED else "")
-        if reading.corrupt == "refuse":
+        if corrupt == "refuse":
             raise ValueError(f"{said} Remove what is no image, or pass --corrupt skip.")
         if not whole.any():
             raise ValueError(f"{folder} must hold images. Got none that can be read. {said}")
-        warnings.warn(f"{len(named)} of {len(files)} images in {folder} are skipped. {said}", stacklevel=2)
-    kept = np.flatnonzero(whole)
-    name = name or folder.resolve().name
-    return ImageFiles(np.array(files)[kept], None if y is None else y[kept], name, classes, folder, reading)
+        warnings.warn(f"{len(named)} of {len(faults)} images in {folder} are skipped. {said}", stacklevel=3)
+    return np.flatnonzero(whole)
 
 
 Found = tuple[list[str], Indices | None, tuple[str, ...]]
