@@ -14,7 +14,7 @@ WHEELS := build/wheels
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint bare bench rivals docs sanitize clean
+.PHONY: help demo test lint bare bench rivals docs links sanitize clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,15 +41,21 @@ bench: .venv/dev.stamp .venv/core.stamp ## measure speed and memory against othe
 	$(BIN)/python benchmarks/entropic.py --force
 	$(BIN)/python benchmarks/minibatch.py --force
 	$(BIN)/python benchmarks/readme.py
+	$(BIN)/python benchmarks/summary.py
 	$(BIN)/python benchmarks/scale.py
 
 rivals: .venv-rivals/spadeful.stamp ## measure against GeomLoss, OTT-JAX and skada
 	.venv-rivals/bin/python benchmarks/others.py --force
 	.venv-rivals/bin/python benchmarks/adapt.py --force
+	.venv-rivals/bin/python benchmarks/readme.py
+	.venv-rivals/bin/python benchmarks/summary.py
 
 docs: .venv/docs.stamp .venv/core.stamp ## build the documentation into docs/_build
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build
 	@echo "Open docs/_build/index.html"
+
+links: .venv/docs.stamp .venv/core.stamp ## ask the network whether the documentation's links lead anywhere
+	$(BIN)/sphinx-build -D plot_gallery=0 --quiet -b linkcheck docs docs/_build/links
 
 # libstdc++ is loaded early too, for the sanitizer to find the C++ runtime that it wraps. Capturing at the level
 # of sys lets the sanitizer's report, which ends the process, reach the terminal.

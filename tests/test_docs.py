@@ -3,6 +3,8 @@
 import importlib
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,14 @@ def test_documented_names_exist():
                 pytest.importorskip(needed)
         for name in names:
             assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
+
+
+@pytest.mark.parametrize(("script", "page"), [("readme", "README.md"), ("summary", "docs/benchmarks.md")])
+def test_figures_are_those_that_were_measured(script, page, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / page).write_bytes((ROOT / page).read_bytes())
+    command = [sys.executable, ROOT / "benchmarks" / f"{script}.py", "--docs", tmp_path / "docs"]
+    subprocess.run(command, check=True, timeout=60)
+    assert (tmp_path / page).read_text(encoding="utf-8") == (ROOT / page).read_text(encoding="utf-8"), (
+        f"run benchmarks/{script}.py"
+    )
