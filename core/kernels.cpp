@@ -3,6 +3,11 @@
 #include <atomic>
 #include <cstring>
 
+#if defined(SPADEFUL_X86) && defined(_MSC_VER)
+#include <immintrin.h>
+#include <intrin.h>
+#endif
+
 namespace spadeful {
 
 extern const Kernels scalar_kernels;
@@ -12,11 +17,33 @@ extern const Kernels avx2_kernels, avx512_kernels;
 
 namespace {
 
+#if defined(SPADEFUL_X86)
+struct Sets {
+    bool avx2 = false, avx512 = false;
+};
+
+// The instruction sets that both the processor and the system support.
+Sets instruction_sets() {
+#if defined(_MSC_VER)  // where the runtime of the builtins below is not linked in
+    int info[4];
+    __cpuid(info, 1);
+    const bool fma = info[2] & (1 << 12), saves = info[2] & (1 << 27);
+    if (!fma || !saves) return {};
+    const auto saved = _xgetbv(0);
+    __cpuidex(info, 7, 0);
+    return {(saved & 0x06) == 0x06 && (info[1] & (1 << 5)), (saved & 0xe6) == 0xe6 && (info[1] & (1 << 16))};
+#else
+    __builtin_cpu_init();
+    return {__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"), __builtin_cpu_supports("avx512f") != 0};
+#endif
+}
+#endif
+
 const Kernels* best_kernels() {
 #if defined(SPADEFUL_X86)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f")) return &avx512_kernels;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &avx2_kernels;
+    const Sets sets = instruction_sets();
+    if (sets.avx512) return &avx512_kernels;
+    if (sets.avx2) return &avx2_kernels;
 #endif
     return &scalar_kernels;
 }
@@ -32,8 +59,9 @@ bool choose_kernels(const char* name) {
     if (!std::strcmp(name, "best")) wanted = best_kernels();
     if (!std::strcmp(name, "scalar")) wanted = &scalar_kernels;
 #if defined(SPADEFUL_X86)
-    if (!std::strcmp(name, "avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) wanted = &avx2_kernels;
-    if (!std::strcmp(name, "avx512") && __builtin_cpu_supports("avx512f")) wanted = &avx512_kernels;
+    const Sets sets = instruction_sets();
+    if (!std::strcmp(name, "avx2") && sets.avx2) wanted = &avx2_kernels;
+    if (!std::strcmp(name, "avx512") && sets.avx512) wanted = &avx512_kernels;
 #endif
     if (wanted) chosen = wanted;
     return wanted;
