@@ -61,9 +61,11 @@ def square(path: Path, side: int, size: int, crop: Crop | None) -> NDArray[np.ui
 
 def centre(image: Image.Image, size: int) -> Image.Image:
     """The largest square in the middle of an image, at so many pixels a side."""
-    from PIL import Image, ImageOps
+    from PIL import Image
 
-    return ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
+    side = min(image.size)
+    left, upper = ((length - side) // 2 for length in image.size)
+    return image.crop((left, upper, left + side, upper + side)).resize((size, size), Image.Resampling.BILINEAR)
 
 
 def centre_or_fault(path: Path, size: int) -> NDArray[np.uint8] | str:
