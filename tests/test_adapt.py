@@ -112,9 +112,10 @@ def test_two_stages_pair_each_row_with_its_largest_entry_and_leave_the_others_ou
     network = small(norm=False).eval()
     batches = [batch_of(source, target, 4, i) for i in range(2)]
     method = ad.TwoStage(sp.Partial(0.75), sp.JointCost(0.3, 0.7), n_batches=2)
-    _, weights = method.align(network, batches, method.problem)
-    assert (weights > 0).sum() == 6
-    np.testing.assert_allclose(weights[weights > 0], 1.0)
+    for columns, masses in (blocks := method.align(network, batches, method.problem)):
+        assert masses.shape == (4, len(columns))
+        np.testing.assert_allclose(masses.sum(dim=0), 1.0)
+    assert sum(len(columns) for columns, _ in blocks) == 6
     waiting = iter(batches)
     total = sum(float(loss.detach()) for loss in method.losses(network, lambda: next(waiting), ad.methods.Step()))
     xs, ys, xt = (torch.cat([getattr(b, part) for b in batches]) for part in ("source", "labels", "target"))
@@ -130,7 +131,7 @@ def test_a_row_that_carries_part_of_its_mass_keeps_its_part():
     network = small(norm=False).eval()
     batches = [batch_of(source, target, 5, i) for i in range(2)]
     method = ad.TwoStage(sp.Partial(0.72), n_batches=2)
-    _, weights = method.align(network, batches, method.problem)
+    weights = torch.cat([masses.sum(dim=1) for _, masses in method.align(network, batches, method.problem)])
     assert float(weights.sum()) <= 7.2 + 1e-6
     assert ((weights > 1e-9) & (weights < 1 - 1e-9)).any()
 
@@ -145,15 +146,36 @@ def test_alignment_in_little_memory_is_that_of_the_whole_matrix(problem):
     network = small(norm=False).eval()
     batches = [batch_of(source, target, 60, i) for i in range(10)]
     method = ad.TwoStage(problem, sp.JointCost(0.03, 0.7), n_batches=10)
-    partners, weights = method.align(network, batches, problem)
+    blocks = method.align(network, batches, problem)
     xs, ys, xt = (torch.cat([getattr(b, part) for b in batches]) for part in ("source", "labels", "target"))
     with torch.no_grad():
         (gs, _), (gt, ft) = network(xs), network(xt)
-        masses, columns = sp.solve(method.cost.whole(gs, gt, ys, ft), problem).matrix.max(dim=1)
-    kept = masses > 0
-    assert kept.any()
-    np.testing.assert_allclose(weights, 600 * masses, rtol=0, atol=1e-12 if problem.reg == 0 else 1e-6)
-    assert (partners[kept] == columns[kept]).all()
+        plan = 600 * sp.solve(method.cost.whole(gs, gt, ys, ft), problem).matrix
+    for rows, (columns, masses) in zip(plan.split(60), blocks, strict=True):
+        asked = rows.argmax(dim=1)[rows.sum(dim=1) > 0]
+        assert len(asked) > 0
+        assert columns.tolist() == sorted(set(asked.tolist()))
+        np.testing.assert_allclose(masses, rows[:, columns], rtol=0, atol=1e-12 if problem.reg == 0 else 1e-6)
+
+
+def test_two_stages_of_a_dense_plan_pay_for_whole_blocks():
+    """Algorithm 2 with UOT: a batch's loss is its block of the plan against the costs, not its largest entries."""
+    source, target = domains()
+    network = small(norm=False).eval()
+    batches = [batch_of(source, target, 6, i) for i in range(2)]
+    problem, cost = sp.Unbalanced(1.0, 0.1), sp.JointCost(0.3, 0.7)
+    waiting = iter(batches)
+    losses = ad.TwoStage(problem, cost, n_batches=2).losses(network, lambda: next(waiting), ad.methods.Step())
+    total = sum(float(loss.detach()) for loss in losses)
+    xs, ys, xt = (torch.cat([getattr(b, part) for b in batches]) for part in ("source", "labels", "target"))
+    (gs, fs), (gt, ft) = network(xs), network(xt)
+    costs = (torch.cdist(gs, gt).square() * 0.3 - 0.7 * ft.log_softmax(1)[:, ys].T).detach().double()
+    plan = sp.solve(costs, problem).matrix
+    expected = float(torch.nn.functional.cross_entropy(fs, ys).detach())
+    for rows in (slice(0, 6), slice(6, 12)):
+        columns = plan[rows].argmax(dim=1).unique()
+        expected += float((plan[rows][:, columns] * costs[rows][:, columns]).sum())
+    assert total == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(("how", "changes"), [("train", True), ("frozen", False), ("eval", False)])

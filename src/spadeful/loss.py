@@ -86,12 +86,6 @@ class JointCost:
         cost = torch.from_numpy(distances.reshape(m, n)).mul_(self.alpha)
         return cost.addmm_(chosen, log_probabilities.T, alpha=-self.lam)
 
-    def of_pairs(self, source: Tensor, target: Tensor, labels: Tensor, logits: Tensor) -> Tensor:
-        """The same for pairs (m,): the first source point with the first target point, and so on."""
-        distances = (source.float() - target.float()).square().flatten(1).sum(1)
-        own = logits.float().log_softmax(dim=1).gather(1, labels[:, None])[:, 0]
-        return self.alpha * distances - self.lam * own
-
 
 def check_labels(labels: Tensor, source: Tensor, logits: Tensor, target: Tensor) -> None:
     if labels.shape != source.shape[:2] or labels.is_floating_point():

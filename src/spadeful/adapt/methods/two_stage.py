@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -24,10 +25,10 @@ class TwoStage:
     r"""Align k mini-batches at once without gradients, then train on the aligned pairs, m at a time.
 
     The plan :math:`\pi` between all k*m source and k*m target points is found from features that are computed
-    batch by batch without gradients. Source point i is paired with the target point that gets most of its mass,
-    and its pair weighs as much as that entry. Rows without mass pair with nobody: they are left out of the target
-    batch, so that they contribute neither loss nor batch-norm statistics; a row that carries part of its mass
-    (mass * k * m not whole) keeps its part.
+    batch by batch without gradients. Source point i asks for the target point that gets most of its mass; a
+    mini-batch of source points meets all that its points ask for, each once, under its block of the plan. Rows
+    without mass ask for nobody, so that they contribute neither loss nor batch-norm statistics; a row that carries
+    part of its mass (mass * k * m not whole) keeps its part.
 
     `n_problems` is the paper's :math:`\tilde k`, problems per iteration. `batch_norm` says what the pass without
     gradients does to batch norm: "train" (as the authors: batch statistics, running averages updated twice),
@@ -62,51 +63,49 @@ class TwoStage:
         problem = at_iteration(self.problem, self.schedule, step.iteration)
         for _ in range(self.n_problems):
             batches = [draw() for _ in range(self.n_batches)]
-            partners, weights = self.align(network, batches, problem)
             targets = torch.cat([batch.target for batch in batches])
-            sizes = [len(batch.source) for batch in batches]  # a loader's last one may be short
-            for batch, *pairs in zip(batches, torch.split(partners, sizes), torch.split(weights, sizes), strict=True):
-                loss = self.loss(network, batch, targets, *pairs)
-                yield loss / (self.n_batches * self.n_problems)
+            for batch, block in zip(batches, self.align(network, batches, problem), strict=True):
+                yield self.loss(network, batch, targets, *block) / (self.n_batches * self.n_problems)
 
     @torch.no_grad()
-    def align(self, network: Any, batches: list[Batch], problem: Problem) -> tuple[Tensor, Tensor]:
-        """For every source point its partner's number and the mass between them, as a share of 1 / m per point."""
+    def align(self, network: Any, batches: list[Batch], problem: Problem) -> list[tuple[Tensor, Tensor]]:
+        """For every batch the numbers of its target points, and the masses between the two, of which a point has 1."""
         with quiet_batch_norm(network, self.batch_norm):
             sources = torch.cat([network(batch.source)[0].float().cpu() for batch in batches])
             seen = [network(batch.target) for batch in batches]
         targets, logits = (torch.cat([part[i].float().cpu() for part in seen]) for i in (0, 1))
         labels = torch.cat([batch.labels.cpu() for batch in batches])
         plan = solve(self.cost.whole(sources, targets, labels, logits), problem)
-        partners, masses = heaviest(plan, len(sources), sparse=problem.reg == 0)
-        return partners, masses * len(sources)
+        ends = [*accumulate((len(batch.source) for batch in batches), initial=0)]  # a loader's last one may be short
+        blocks = []
+        for first, last in pairwise(ends):
+            masses = len(sources) * some_rows(plan, first, last, len(targets), sparse=problem.reg == 0)
+            most, partners = masses.max(dim=1)
+            columns = partners[most > 0].unique()
+            blocks.append((columns, masses[:, columns]))
+        return blocks
 
-    def loss(self, network: Any, batch: Batch, targets: Tensor, partners: Tensor, weights: Tensor) -> Tensor:
-        """The loss of one mini-batch and its partners: each pair costs what its entry of the cost does."""
+    def loss(self, network: Any, batch: Batch, targets: Tensor, columns: Tensor, masses: Tensor) -> Tensor:
+        """The loss of one mini-batch of source points and those target points that it meets."""
         source, logits = network(batch.source)
         loss = cross_entropy(logits, batch.labels)
-        kept = weights > 0
         # Batch norm needs two points to have a spread.
-        if int(kept.sum()) < 2:
+        if len(columns) < 2:
             return loss
-        rows = kept.to(batch.source.device)
-        target, target_logits = network(targets[partners[kept].to(targets.device)])
-        pairs = self.cost.of_pairs(source[rows], target, batch.labels[rows], target_logits)
-        total: Tensor = loss + self.eta * (weights[kept].to(pairs) * pairs).sum() / len(weights)
+        target, target_logits = network(targets[columns.to(targets.device)])
+        cost = sum(self.cost(source[None], target[None], batch.labels[None], target_logits[None]).values())
+        total: Tensor = loss + self.eta * (masses.to(cost) * cost).sum() / len(source)
         return total
 
 
-def heaviest(plan: Plan, size: int, sparse: bool) -> tuple[Tensor, Tensor]:
-    """For every row the column that gets most of its mass, and how much that is; 0 and 0 for a row without."""
+def some_rows(plan: Plan, first: int, last: int, columns: int, sparse: bool) -> Tensor:
+    """Some rows of a plan. The whole matrix would be as large as the cost: where it is sparse, its entries do."""
     if not sparse:
-        masses, columns = plan.matrix.max(dim=1)
-        return columns, masses
-    # Its few entries do: the matrix would be as large as the cost.
-    rows, columns, masses = plan.triplets
-    most = masses.new_zeros(size).scatter_reduce(0, rows, masses, "amax")
-    first = masses == most[rows]
-    partners = rows.new_zeros(len(most)).scatter_reduce(0, rows[first], columns[first], "amin", include_self=False)
-    return partners, most
+        return plan.matrix[first:last]  # type: ignore[no-any-return]
+    row, column, mass = plan.triplets
+    here = (row >= first) & (row < last)
+    matrix = mass.new_zeros(last - first, columns)
+    return matrix.index_put_((row[here] - first, column[here]), mass[here])  # type: ignore[no-any-return]
 
 
 @contextmanager
