@@ -81,7 +81,7 @@ class TwoStage:
         for first, last in pairwise(ends):
             masses = len(sources) * some_rows(plan, first, last, len(targets), sparse=problem.reg == 0)
             most, partners = masses.max(dim=1)
-            columns = partners[most > 0].unique()
+            columns = partners[most > 0].unique()  # type: ignore[no-untyped-call]
             blocks.append((columns, masses[:, columns]))
         return blocks
 
