@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("lightning_fabric")
+pytest.importorskip("sklearn")
 Image = pytest.importorskip("PIL.Image")
 pytestmark = pytest.mark.torch
 

@@ -1,0 +1,236 @@
+"""The score of generated images: closed forms, two other implementations, and what is kept and refused."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("lightning_fabric")
+pytest.importorskip("sklearn")
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
+
+from spadeful.generate.data import Images, read_images  # noqa: E402
+from spadeful.generate.features import Features, train_features  # noqa: E402
+from spadeful.generate.score import Score, Statistics, fitted, frechet, reference  # noqa: E402
+
+
+def gaussian(width, seed, count=1000):
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(width, width))
+    return Statistics(rng.normal(size=width), root @ root.T, count)
+
+
+def digits(count, seed=0, noise=20):
+    """Ten patterns of stripes, one a class, with noise."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(count) % 10
+    stripes = 100 * (1 + np.sin(np.arange(28) * (y[:, None] + 1) / 4))[:, :, None]
+    x = stripes + noise * rng.normal(size=(count, 28, 28))
+    return x.clip(0, 255).astype(np.uint8), y
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    (x_train, y_train), (x_test, y_test) = digits(200), digits(100, seed=1)
+    np.savez(folder / "mnist.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def weights(data):
+    path = data / "features.safetensors"
+    assert train_features("mnist", path, data, iterations=40, batch_size=50) > 50
+    return path
+
+
+@pytest.fixture(scope="module")
+def features(weights):
+    return Features.load(weights)
+
+
+def test_gaussians_that_differ_along_their_axes():
+    """Between N(m, diag a) and N(n, diag b) it is |m - n|^2 + |sqrt a - sqrt b|^2, in any rotation of both."""
+    rng = np.random.default_rng(0)
+    (m, n), (a, b) = rng.normal(size=(2, 7)), rng.uniform(0, 3, size=(2, 7))
+    turn, _ = np.linalg.qr(rng.normal(size=(7, 7)))
+    one, other = (Statistics(turn @ mean, turn @ np.diag(v) @ turn.T, 9) for mean, v in ((m, a), (n, b)))
+    assert frechet(one, other) == pytest.approx(((m - n) ** 2).sum() + ((a**0.5 - b**0.5) ** 2).sum(), abs=1e-12)
+
+
+@given(st.integers(0, 1000))
+def test_gaussians_in_the_plane(seed):
+    """There tr (AB)^1/2 = (tr AB + 2 (det A det B)^1/2)^1/2."""
+    one, other = gaussian(2, seed), gaussian(2, seed + 1)
+    a, b = one.covariance, other.covariance
+    root = np.sqrt(np.trace(a @ b) + 2 * np.sqrt(np.linalg.det(a) * np.linalg.det(b)))
+    expected = ((one.mean - other.mean) ** 2).sum() + np.trace(a) + np.trace(b) - 2 * root
+    assert frechet(one, other) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    assert frechet(one, other) == pytest.approx(frechet(other, one), rel=1e-9)
+
+
+def test_the_distance_of_gaussians_that_another_library_finds():
+    ot = pytest.importorskip("ot")
+    one, other = gaussian(20, 0), gaussian(20, 1)
+    distance = ot.gaussian.bures_wasserstein_distance(one.mean, other.mean, one.covariance, other.covariance)
+    assert frechet(one, other) == pytest.approx(distance**2, rel=1e-9)
+
+
+def test_the_score_that_torchmetrics_finds_in_the_same_features():
+    fid = pytest.importorskip("torchmetrics.image.fid")
+
+    class Doubles(torch.nn.Module):
+        num_features = 12
+
+        def forward(self, x):
+            return torch.tanh(x.flatten(1)[:, :12].double())
+
+    torch.manual_seed(0)
+    real, fake = torch.randn(400, 1, 4, 4), 0.5 + 0.8 * torch.randn(300, 1, 4, 4)
+    metric = fid.FrechetInceptionDistance(feature=Doubles())
+    metric.update(real, real=True)
+    metric.update(fake, real=False)
+    ours = frechet(*(fitted([Doubles()(x)]) for x in (real, fake)))
+    assert ours == pytest.approx(float(metric.compute()), rel=1e-8)
+
+
+@pytest.mark.parametrize("count", [5, 50, 500])
+def test_a_set_is_at_no_distance_from_itself(count):
+    """Also where it has fewer points than features, and in any order."""
+    x = 100 + np.random.default_rng(0).normal(size=(count, 64)) * np.geomspace(1e-6, 1e3, 64)
+    here, there = fitted([x]), fitted([x[::-1][: count // 2], x[::-1][count // 2 :]])
+    assert frechet(here, here) <= 1e-12 * np.trace(here.covariance)
+    assert frechet(here, there) <= 1e-9 * np.trace(here.covariance)
+
+
+def test_a_moved_set_is_as_far_as_it_was_moved():
+    x, move = np.random.default_rng(0).normal(size=(100, 8)), np.arange(8)
+    assert frechet(fitted([x]), fitted([x + move])) == pytest.approx((move**2).sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+@pytest.mark.parametrize("mean", [0.0, 1e7])
+def test_statistics_do_not_depend_on_the_batches(size, mean):
+    x = mean + np.random.default_rng(0).normal(size=(100, 5))
+    found = fitted(x[start : start + size] for start in range(0, 100, size))
+    np.testing.assert_allclose(found.mean, x.mean(axis=0), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(found.covariance, np.cov(x.T), atol=1e-8 if mean else 1e-14)
+    assert found.count == 100
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([], "at least two points. Got 0"),
+        ([np.zeros((1, 3))], "at least two points. Got 1"),
+        ([np.zeros(3)], r"batches \(b, d\)"),
+        ([np.zeros((2, 3)), np.zeros((2, 4))], r"Got \(2, 4\)"),
+        ([np.array([[0.0], [np.nan]])], "must be finite"),
+    ],
+)
+def test_wrong_features_are_refused(batches, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(batches)
+
+
+def test_statistics_of_other_features_are_refused():
+    with pytest.raises(ValueError, match=r"same features\. Got 2 and 3"):
+        frechet(gaussian(2, 0), gaussian(3, 0))
+
+
+def test_the_score_grows_with_the_noise(features):
+    score = Score(features, reference(features, Images(digits(300)[0], "stripes")))
+    found = [score(Images(digits(300, 1, noise)[0], "noisy").batches(64)) for noise in (20, 40, 80)]
+    assert found == sorted(found)
+    assert found[1] > 2 * found[0]
+    assert score(Images(digits(300)[0], "stripes").batches(17)) == pytest.approx(0, abs=1e-6)
+
+
+def test_images_are_looked_at_as_files_would_hold_them(features):
+    x = Images(digits(4)[0], "stripes").take([0, 1, 2, 3])
+    assert torch.equal(features(x), features(x + 0.4 / 127.5))
+    assert torch.equal(features(x.clamp(-1, 1)), features(torch.where(x == 1, 5.0, x)))
+
+
+def test_images_of_any_size_and_colour_are_looked_at(features):
+    assert features(torch.zeros(2, 3, 64, 64)).shape == (2, 128)
+    grey = torch.rand(2, 1, 28, 28).mul(255).round() / 127.5 - 1
+    torch.testing.assert_close(features(grey), features(grey.expand(2, 3, 28, 28)))
+    for wrong, message in (
+        (torch.zeros(2, 28, 28), r"\(b, 1 or 3, H, W\)"),
+        (torch.full((1, 1, 9, 9), torch.nan), "finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            features(wrong)
+
+
+def test_the_score_is_named_after_its_features(features):
+    assert Score(features, gaussian(128, 0)).name == "Frechet distance in the features of a mnist classifier"
+
+
+def test_statistics_are_kept_by_images_and_weights(features, data, tmp_path):
+    images = read_images("mnist", data)
+    first = reference(features, images, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    assert np.array_equal(reference(features, images, tmp_path).covariance, first.covariance)
+    np.savez(kept, mean=first.mean + 1, covariance=first.covariance, count=first.count)
+    assert np.array_equal(reference(features, images, tmp_path).mean, first.mean + 1)  # they are read, not computed
+    reference(features, read_images("mnist", data, part="test"), tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    np.savez(kept, mean=first.mean, covariance=first.covariance[1:], count=first.count)
+    with pytest.raises(ValueError, match=r"statistics-.*must be statistics of spadeful, or be removed"):
+        reference(features, images, tmp_path)
+
+
+def test_features_of_a_vision_model(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.ResNetConfig(embedding_size=4, hidden_sizes=[4, 6], depths=[1, 1])
+    transformers.ResNetModel(config).save_pretrained(tmp_path / "tiny")
+    features = Features.load(tmp_path / "tiny")
+    assert features.score_name == "Frechet distance in the features of tiny"
+    assert features(torch.zeros(3, 1, 28, 28)).shape == (3, 6)
+    assert features.digest == Features.load(tmp_path / "tiny").digest
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch_fidelity") is not None, reason="torch-fidelity is installed")
+def test_inception_says_what_it_needs():
+    with pytest.raises(ImportError, match=r"torch-fidelity, which needs torchvision: pip install 'spadeful\[fid\]'"):
+        Features.load("inception")
+
+
+def test_inception_refuses_other_weights_and_files_that_could_run_code(tmp_path):
+    pytest.importorskip("torch_fidelity", exc_type=ImportError)
+    torch.save({"fc.bias": torch.zeros(3)}, tmp_path / "other.pth")
+    with pytest.raises(ValueError, match="must hold the weights of torch-fidelity's Inception"):
+        Features.load(tmp_path / "other.pth")
+    torch.save(pytest.approx, tmp_path / "code.pth")
+    with pytest.raises(ValueError, match="and nothing else"):
+        Features.load(tmp_path / "code.pth")
+
+
+def test_files_that_hold_no_features_are_refused(tmp_path, weights):
+    from safetensors.torch import save_file
+
+    with pytest.raises(FileNotFoundError, match="generate features mnist"):
+        Features.load(tmp_path / "none.safetensors")
+    (tmp_path / "damaged.safetensors").write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ValueError, match="cannot be read"):
+        Features.load(tmp_path / "damaged.safetensors")
+    save_file({"x": torch.zeros(2)}, tmp_path / "other.safetensors", metadata={"state": '{"shape": [1, 28, 28]}'})
+    with pytest.raises(ValueError, match="It holds something else"):
+        Features.load(tmp_path / "other.safetensors")
+
+
+def test_training_of_features_refuses_before_it_starts(tmp_path, data, weights):
+    with pytest.raises(FileExistsError):
+        train_features("mnist", weights, data)
+    with pytest.raises(ValueError, match=r"must end in \.safetensors"):
+        train_features("mnist", tmp_path / "features.npz", data)
+    with pytest.raises(ValueError, match="Only mnist and cifar10 have classes"):
+        train_features("celeba", tmp_path / "features.safetensors", data)
+    with pytest.raises(FileNotFoundError, match="cifar10 is not in"):
+        train_features("cifar10", tmp_path / "features.safetensors", data)
