@@ -17,8 +17,6 @@ from spadeful.adapt import states  # noqa: E402
 from spadeful.adapting import run  # noqa: E402
 from spadeful.reproducing import read_experiment, reproduce, summary  # noqa: E402
 
-EXPERIMENTS = sorted((Path(__file__).parents[1] / "reproduce").glob("*.toml"))
-
 SMALL = """
 title = "Three classes in the plane"
 
@@ -68,18 +66,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("short", [True, False])
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
-def test_files_of_experiments_make_configs(path, short):
-    experiment = read_experiment(path, short)
-    assert experiment.runs
-    names = {",".join(part for part in name.split(",") if not part.startswith("seed=")) for name in experiment.runs}
-    assert experiment.paper.keys() <= names or short
-    assert {config.method for config in experiment.runs.values()} != {"source-only"}
-
-
 def test_a_grid_is_all_combinations_and_short_settings_win(folder):
-    full, short = (read_experiment("small.toml", short) for short in (False, True))
+    full, short = (read_experiment("small.toml", length) for length in ("full", "short"))
     assert len(full.runs) == 8
     assert list(short.runs) == [f"there,{method},seed={seed}" for method in ("m-pot", "m-ot") for seed in (0, 1)]
     assert full.runs["there,m-pot,seed=1"].iterations == 400

@@ -140,14 +140,16 @@ def draw(network: Network, pair: Pair, record: Record, folder: Path, device: Any
     figure = figures.new_figure(12, 5)
     left, right = figure.subplots(1, 2)
     figures.draw_curves(left, record.rows)
-    shown = []
-    for domain in (pair.source_test, pair.target_test):
-        some = np.random.default_rng(0).permutation(len(domain))[:SHOWN]
-        features, _ = predict(network, domain.take(some), device)
-        labels = domain.y[some] if domain.y is not None else np.full(len(some), -1)
-        shown.append((features.numpy(), labels))
-    figures.draw_embedding(right, *shown)
+    both = (pair.source_test, pair.target_test)
+    figures.draw_embedding(right, *(some_features(network, domain, SHOWN, device) for domain in both))
     figures.save(figure, folder / "run.png", force=True)
+
+
+def some_features(network: Network, domain: Domain, n: int, device: Any = "cpu") -> tuple[Any, Any]:
+    """The features of some points of a domain and their labels, -1 where they are unknown."""
+    some = np.random.default_rng(0).permutation(len(domain))[:n]
+    features, _ = predict(network, domain.take(some), device)
+    return features.numpy(), domain.y[some] if domain.y is not None else np.full(len(some), -1)
 
 
 def keep_masses(masses: ClassMasses, folder: Path, picture: bool) -> None:
@@ -163,10 +165,15 @@ def write_classes(network: Network, test: Domain, folder: Path, device: Any) -> 
     """How the kept checkpoint, or the last if none could be chosen, does on each class of the target."""
     if test.y is None:
         return
-    best = folder / states.BEST
-    states.unpack(states.read(best if best.exists() else folder / states.LAST)[0], {"network": network})
+    load_kept(network, folder)
     with replacing(folder / "classes.json", force=True) as temporary:
         temporary.write_text(json.dumps(by_class(network, test, device), indent=1) + "\n")
+
+
+def load_kept(network: Network, folder: Path) -> None:
+    """Give a network the weights of a run's kept checkpoint, or of the last if none could be chosen."""
+    best = folder / states.BEST
+    states.unpack(states.read(best if best.exists() else folder / states.LAST)[0], {"network": network})
 
 
 def by_class(network: Network, test: Domain, device: Any = "cpu") -> dict[str, tuple[float, float]]:

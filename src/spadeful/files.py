@@ -1,12 +1,15 @@
-"""Writing results: never half a file, never over an earlier one unasked."""
+"""Reading settings, and writing results: never half a file, never over an earlier one unasked."""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 def check_free(path: str | Path, force: bool = False) -> Path:
@@ -46,3 +49,22 @@ def replacing(path: str | Path, force: bool = False) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_settings(path: str | Path) -> dict[str, Any]:
+    """Settings by name from a file of TOML or JSON."""
+    path = Path(path)
+    try:
+        if path.suffix == ".json":
+            found = json.loads(path.read_text())
+        elif sys.version_info >= (3, 11):
+            import tomllib
+
+            found = tomllib.loads(path.read_text())
+        else:
+            raise ValueError("TOML needs Python 3.11; write the settings as JSON")
+        if not isinstance(found, dict):
+            raise ValueError("it holds no settings by name")
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path} must be settings in TOML or JSON. It cannot be read: {error}") from None
+    return found

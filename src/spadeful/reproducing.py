@@ -7,8 +7,10 @@ A file of TOML holds
 - `[[runs]]`, each a grid: lists of values by the name of the setting, of which all combinations are run. A value that
   has a table of its own, `[task.usps-mnist]` for the value "usps-mnist" of `task`, stands for the settings there;
 - `[short]`, settings that win over all others in the runs for a processor without a GPU; `[[short.runs]]`, grids
-  in place of the long ones;
-- `[paper]`, the figures of the paper by the names of the runs without their seed.
+  in place of the long ones; `[quick]`, the same for runs of seconds, which win over the short ones;
+- `[paper]`, the figures of the paper by the names of the runs without their seed: one, one with its spread, or those
+  of several seeds; tables within it hold other measures than the accuracy;
+- `embedding`, the names of runs whose features are shown in the plane.
 """
 
 from __future__ import annotations
@@ -21,9 +23,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
-from itertools import product
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -32,16 +33,20 @@ from rich.table import Table
 
 from spadeful import figures
 from spadeful.adapt import states
-from spadeful.adapt.config import Config, make_config, read_config, read_settings
+from spadeful.adapt.config import Config, make_config, read_config
+from spadeful.adapt.data import source_and_target
 from spadeful.adapt.masses import ClassMasses
 from spadeful.adapt.selection import RULES
-from spadeful.adapting import MASSES
+from spadeful.adapting import MASSES, build, load_kept, some_features
 from spadeful.adapting import run as adapt
 from spadeful.arrays import Floats
-from spadeful.files import replacing
+from spadeful.files import read_settings, replacing
+from spadeful.grids import chosen_grids, combinations, name_of, published, spread, without_seed
 from spadeful.progress import progress_bar
 
-PARTS = {"title", "note", "settings", "runs", "short", "paper"}
+#: What a file may hold, beside tables of values; see `spadeful.paper.entries` for what is not of runs.
+PARTS = {"title", "note", "settings", "runs", "short", "quick", "paper", "embedding"}
+PARTS |= {"kind", "labels", "stands_for", "beside", "needs", "hardware", "cpu", "takes", "claims"}
 #: A run, its folder, and the folder of its warm-up.
 Wanted = tuple[Config, Path, Path | None]
 #: What the results of a run tell of: the choice of each rule, and the end.
@@ -59,37 +64,36 @@ class Experiment:
     note: str
     runs: dict[str, Config]
     paper: dict[str, float]
-    is_short: bool
+    length: str
+    embedding: list[str]
 
 
-def read_experiment(path: str | Path, short: bool = True) -> Experiment:
-    """The runs of a file by name: the short ones, or those of the paper's length."""
+def read_experiment(path: str | Path, length: str = "short") -> Experiment:
+    """The runs of a file by name: the quick or short ones, or ("full") those of the paper's length."""
     path = Path(path)
     found = read_settings(path)
     if not {"title", "settings", "runs"} <= found.keys():
         raise ValueError(f"{path} must hold title, settings and runs. It holds {', '.join(found) or 'nothing'}.")
-    axes = {axis for part in (found, found.get("short", {})) for grid in part.get("runs", []) for axis in grid}
+    parts = (found, found.get("short", {}), found.get("quick", {}))
+    axes = {axis for part in parts for grid in part.get("runs", []) for axis in grid}
     strange = sorted(found.keys() - PARTS - axes)
     if strange:
         raise ValueError(
             f"{path} must hold {', '.join(sorted(PARTS))} and tables of values. Got {', '.join(strange)} too."
         )
-    changes = dict(found.get("short", {})) if short else {}
-    grids = changes.pop("runs", found["runs"])
+    grids, changes = chosen_grids(found, length)
     runs: dict[str, Config] = {}
     for grid in grids:
-        for point in product(*grid.values()):
-            chosen = dict(zip(grid, point, strict=True))
+        for chosen in combinations(grid):
             settings = dict(found["settings"])
             for axis, value in chosen.items():
                 settings |= {axis: value} if axis in FIELDS else {}
                 settings |= found.get(axis, {}).get(value, {}) if isinstance(value, str) else {}
             runs[name_of(chosen)] = make_config(settings | changes, str(path))
-    return Experiment(path.stem, found["title"], found.get("note", ""), runs, found.get("paper", {}), short)
-
-
-def name_of(chosen: dict[str, Any]) -> str:
-    return ",".join(str(value) if isinstance(value, str) else f"{axis}={value}" for axis, value in chosen.items())
+    paper = found.get("paper", {})
+    means = {name: published(value)[0] for name, value in paper.items() if not isinstance(value, dict)}
+    note, embedding = found.get("note", ""), found.get("embedding", [])
+    return Experiment(path.stem, found["title"], note, runs, means, length, embedding)
 
 
 def reproduce(
@@ -164,16 +168,22 @@ def gather(experiment: Experiment, folder: Path) -> dict[str, Any]:
             rows = json.loads((place / "log.json").read_text())["rows"]
             found = json.loads((place / "result.json").read_text())
             told = {"name": name, "config": dataclasses.asdict(config), **found, "rows": rows}
-            runs.append(told | sent_in(place))
+            runs.append(told | sent_in(place) | by_class_in(place))
     return {
         "title": experiment.title,
         "note": experiment.note,
-        "short": experiment.is_short,
+        "length": experiment.length,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
         "missing": len(experiment.runs) - len(runs),
         "paper": experiment.paper,
         "runs": runs,
     }
+
+
+def by_class_in(folder: Path) -> dict[str, Any]:
+    """The accuracy and precision of the kept checkpoint by class, and their means."""
+    path = folder / "classes.json"
+    return {"classes": json.loads(path.read_text())} if path.exists() else {}
 
 
 def sent_in(folder: Path) -> dict[str, Any]:
@@ -192,6 +202,8 @@ def write(results: dict[str, Any], path: str | Path, force: bool = False) -> Non
 
 #: Settings that a picture can show the accuracy against.
 AXES = {"mass": "mass s", "n_batches": "mini-batches k", "batch_size": "size m of a mini-batch"}
+#: Points of each domain whose features are shown, as in the paper.
+EMBEDDED = 2000
 #: Pairs of domains that get a panel each; the mean of more is shown.
 PANELS = 4
 
@@ -236,6 +248,28 @@ def draw_sent(results: dict[str, Any], path: str | Path, force: bool = False) ->
     figures.save(figure, path, force)
 
 
+def draw_embedding(
+    experiment: Experiment, folder: Path, path: str | Path, data: str | Path | None = None, force: bool = False
+) -> None:
+    """The features of both domains in the plane (t-SNE), for the runs that the experiment names for it."""
+    names = shown_in_the_plane(experiment)
+    n = 50 if experiment.length == "quick" else EMBEDDED
+    figure = figures.new_figure(4.5 * len(names), 4.5)
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        config = experiment.runs[name]
+        pair = source_and_target(config.source, config.target, data, config.target_classes, config.reading())
+        network = build(config, pair)
+        load_kept(network, folder / name)
+        both = (pair.source_test, pair.target_test)
+        figures.draw_embedding(axes, *(some_features(network, domain, n) for domain in both))
+        axes.set_title(name)
+    figures.save(figure, path, force)
+
+
+def shown_in_the_plane(experiment: Experiment) -> list[str]:
+    return [name for name in experiment.embedding if name in experiment.runs]
+
+
 def points_of(run: dict[str, Any], axis: str | None) -> list[tuple[float, float]]:
     if axis:
         return [(run["config"][axis], run["last"]["target_accuracy"])]
@@ -267,8 +301,8 @@ def cells(runs: list[dict[str, Any]], paper: dict[str, float]) -> list[str]:
         spread([mean(float(run[which]["target_accuracy"]) for run in each) for each in seeds.values()])
         for which in CHECKPOINTS
     ]
-    published = [paper.get(without_seed(run["name"])) for run in runs]
-    known = [value for value in published if value is not None]
+    wanted = [paper.get(without_seed(run["name"])) for run in runs]
+    known = [value for value in wanted if value is not None]
     return [str(len(seeds)), *shown, f"{mean(known):.2f}" if len(known) == len(runs) else ""]
 
 
@@ -277,10 +311,6 @@ def from_absent(runs: list[dict[str, Any]]) -> str:
     partial = [run for run in runs if run.get("absent")]
     shares = [sum(run["sent"][name] for name in run["absent"]) / sum(run["sent"].values()) for run in partial]
     return f"{100 * mean(shares):.1f}" if shares else ""
-
-
-def without_seed(name: str) -> str:
-    return ",".join(part for part in name.split(",") if not part.startswith("seed="))
 
 
 def over_seeds(results: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -307,7 +337,3 @@ def over_pairs(results: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, An
     for name, runs in groups.items():
         if len(everywhere) > 1 and {(run["config"]["source"], run["config"]["target"]) for run in runs} == everywhere:
             yield f"mean of {len(everywhere)}: {name}", runs
-
-
-def spread(values: list[float]) -> str:
-    return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 from spadeful.adapt.images import Reading
 from spadeful.adapt.methods import ALDA, BA3US, CDAN, DANN, ETN, PADA, ROT, Method, SourceOnly, Transport, TwoStage
 from spadeful.adapt.train import Training
+from spadeful.files import read_settings
 from spadeful.loss import JointCost, Ramp
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced
 
@@ -189,25 +189,6 @@ IMAGES: dict[str, Any] = {
     "weight_decay": 5e-4,
     "evaluate_every": 500,
 }
-
-
-def read_settings(path: str | Path) -> dict[str, Any]:
-    """Settings by name from a file of TOML or JSON."""
-    path = Path(path)
-    try:
-        if path.suffix == ".json":
-            found = json.loads(path.read_text())
-        elif sys.version_info >= (3, 11):
-            import tomllib
-
-            found = tomllib.loads(path.read_text())
-        else:
-            raise ValueError("TOML needs Python 3.11; write the settings as JSON")
-        if not isinstance(found, dict):
-            raise ValueError("it holds no settings by name")
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{path} must be settings in TOML or JSON. It cannot be read: {error}") from None
-    return found
 
 
 def read_config(path: str | Path, changes: dict[str, Any]) -> Config:

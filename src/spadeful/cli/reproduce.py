@@ -11,30 +11,98 @@ from spadeful.cli.shared import (
     refusals,
 )
 
+HELP = """Reproduce a table or figure of the paper: every method, task and seed that its file names.
+
+What there is, with the data that each needs and about how long it takes:
+
+  spadeful reproduce --list
+
+A table in seconds, to see that it runs; at a length for a CPU; at that of the paper, on a GPU:
+
+  spadeful reproduce table-1 --quick
+
+  spadeful reproduce table-1 --n-jobs 2
+
+  spadeful reproduce table-2 --full --device cuda
+
+Runs that were interrupted are gone on with. A page with all results beside the paper's, with a verdict on each of its \
+claims:
+
+  spadeful reproduce report -o report.md
+"""
+
 
 def reproduce(
-    experiment: Annotated[Path, typer.Argument(help="A file of reproduce/, such as reproduce/digits.toml.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The .json file for the results; beside it a .png.")],
-    runs: Annotated[Path, typer.Option(help="The folder for the runs; one that was interrupted is gone on with.")],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="table-1, figure-2, a label, the name or file of an entry (reproduce/digits.toml), or: report.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The .json file for the results, pictures go beside it; the .md or .html file of the report. In the "
+            "folder reproduced unless said.",
+        ),
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="The folder for the runs; in reproduced/runs unless said."),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Show all tables and figures, and exit.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Tiny, to see that it runs.")] = False,
     full: Annotated[bool, typer.Option("--full", help="At the length of the paper, not at that for a CPU.")] = False,
     n_jobs: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
     data: Annotated[Path | None, typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "cpu",
+    results: Annotated[
+        Path | None, typer.Option(help="For the report: the folder with results, reproduce/results unless said.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the results if they exist.")] = False,
 ) -> None:
-    """Run an experiment of the paper: every method, task and seed that its file names."""
     with refusals():
-        from spadeful import adapting, reproducing
-        from spadeful.files import check_free
+        if listed:
+            from rich.console import Console
 
-        picture, masses = output.with_suffix(".png"), output.with_name(f"{output.stem}_masses.png")
-        chosen = reproducing.read_experiment(experiment, short=not full)
-        partial = any(config.target_classes for config in chosen.runs.values())
-        for path in (output, picture, masses)[: 3 if partial else 2]:
-            check_free(path, force)
-        results = reproducing.reproduce(chosen, runs, data=data, n_jobs=n_jobs, device=device, progress=True)
-        reproducing.write(results, output, force)
-        reproducing.draw(results, picture, force)
-        if partial:
-            reproducing.draw_sent(results, masses, force)
-        adapting.show(reproducing.summary(results))
+            from spadeful.paper.listing import listing
+
+            Console().print(*listing())
+            return
+        if name is None:
+            raise ValueError("A table or figure must be named, such as table-1. --list shows all.")
+        if name == "report":
+            from spadeful.paper.report import write_report
+
+            for path in write_report(output, results, force=force):
+                typer.echo(str(path))
+            return
+        if quick and full:
+            raise ValueError("--quick and --full are two lengths. Pass one of them.")
+        from spadeful.paper import kinds
+        from spadeful.paper.entries import find_entries
+
+        length = "quick" if quick else "full" if full else "short"
+        found = find_entries(name)
+        if len(found) > 1 and (output or runs):
+            raise ValueError(
+                f"{name} has several entries: {', '.join(entry.name for entry in found)}. Name one of them, or leave "
+                "--output and --runs out."
+            )
+        for entry in found:
+            own = entry.name if length == "short" else f"{entry.name}-{length}"
+            kinds.run(
+                kinds.Job(
+                    entry,
+                    length,
+                    output or Path("reproduced", f"{own}.json"),
+                    runs or Path("reproduced", "runs", own),
+                    data,
+                    n_jobs,
+                    device,
+                    force,
+                )
+            )

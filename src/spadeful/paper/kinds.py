@@ -1,0 +1,215 @@
+"""Running an entry, each kind in its way: results go to a file of JSON, pictures beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from spadeful import figures, simulations
+from spadeful.files import check_free, replacing
+from spadeful.flow import Flow, gradient_flow
+from spadeful.grids import chosen_grids, combinations, name_of
+from spadeful.paper.entries import KINDS, Entry
+from spadeful.problems import Balanced, Partial, Problem, Unbalanced
+from spadeful.progress import progress_bar
+from spadeful.shapes import disc, s_shape
+from spadeful.simulations.aggregated import aggregate
+from spadeful.simulations.example import PARTIAL, UNBALANCED, example_one
+from spadeful.simulations.flows import draw_flows
+
+Runs = list[dict[str, Any]]
+
+
+class Job(NamedTuple):
+    """An entry, how long its runs are, and where they go."""
+
+    entry: Entry
+    length: str
+    output: Path
+    runs: Path
+    data: Path | None = None
+    n_jobs: int = 1
+    device: str = "cpu"
+    force: bool = False
+
+    def beside(self, name: str) -> Path:
+        """Where a picture goes."""
+        return self.output.with_name(f"{self.output.stem}{'_' * bool(name)}{name}.png")
+
+    def settings(self) -> dict[str, Any]:
+        return {**self.entry.found.get("settings", {}), **chosen_grids(self.entry.found, self.length)[1]}
+
+
+def run(job: Job) -> None:
+    """Run an entry; what exists is refused, and what is missing is told, before the work is done."""
+    if job.entry.kind not in RUNNERS:
+        raise ValueError(f"{job.entry.name} cannot be run: {KINDS[job.entry.kind]}. {job.entry.note}")
+    if job.output.suffix != ".json":
+        raise ValueError(f"The results must go to a file that ends in .json. Got {job.output} instead.")
+    check_free(job.output, job.force)
+    job.entry.check_data(job.data)
+    RUNNERS[job.entry.kind](job)
+
+
+def adapt(job: Job) -> None:
+    """Runs of `spadeful adapt`, each in a folder of its own."""
+    from spadeful import adapting, reproducing
+
+    chosen = reproducing.read_experiment(job.entry.path, job.length)
+    pictures = {"": True, "masses": any(config.target_classes for config in chosen.runs.values())}
+    pictures["embedding"] = bool(reproducing.shown_in_the_plane(chosen))
+    for name, wanted in pictures.items():
+        if wanted:
+            check_free(job.beside(name), job.force)
+    given = {"data": job.data, "n_jobs": job.n_jobs, "device": job.device}
+    results = reproducing.reproduce(chosen, job.runs, **given, progress=True)  # type: ignore[arg-type]
+    reproducing.write(results, job.output, job.force)
+    reproducing.draw(results, job.beside(""), job.force)
+    if pictures["masses"]:
+        reproducing.draw_sent(results, job.beside("masses"), job.force)
+    if pictures["embedding"]:
+        reproducing.draw_embedding(chosen, job.runs, job.beside("embedding"), job.data, job.force)
+    adapting.show(reproducing.summary(results))
+
+
+def write(job: Job, runs: Runs, seconds: float) -> None:
+    """The results of runs that have no folders."""
+    results = {
+        "title": job.entry.title,
+        "note": job.entry.note,
+        "length": job.length,
+        "settings": job.settings(),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("spadeful", "numpy")}},
+        "seconds": round(seconds, 1),
+        "missing": 0,
+        "runs": runs,
+    }
+    with replacing(job.output, job.force) as temporary:
+        temporary.write_text(json.dumps(results, indent=1) + "\n")
+    print(f"{job.output}")
+
+
+def problem_of(chosen: dict[str, Any]) -> Problem:
+    """The problem of a method that a grid names."""
+    if chosen["method"] == "m-ot":
+        return Balanced()
+    if chosen["method"] == "m-uot":
+        return Unbalanced(chosen["tau"], chosen.get("reg", 0.0))
+    return Partial(chosen["mass"])
+
+
+def points_of_grids(job: Job) -> Iterator[tuple[str, dict[str, Any]]]:
+    grids, _ = chosen_grids(job.entry.found, job.length)
+    for grid in grids:
+        for chosen in combinations(grid):
+            yield name_of(chosen), chosen
+
+
+def simulate(job: Job) -> None:
+    """Simulations: the pictures of the paper, and measures of draws that the entry's grids name."""
+    names = job.settings().get("pictures", [])
+    for name in names:
+        check_free(job.beside(name), job.force)
+    start = perf_counter()
+    runs = [each for measure in job.settings().get("measures", []) for each in SIMULATED[measure](job)]
+    for name in names:
+        picture = simulations.PICTURES[name]
+        figures.save(picture.draw(picture.data()), job.beside(name), job.force)
+    write(job, runs, perf_counter() - start)
+
+
+def mappings(job: Job) -> Runs:
+    """The misspecified and the optimal mappings of aggregated plans, draw by draw."""
+    runs = []
+    for name, chosen in points_of_grids(job):
+        counts = aggregate({"": problem_of(chosen)}, chosen["seed"]).counts[""]
+        measured = {"misspecified": counts.misspecified, "optimal": counts.optimal}
+        runs.append({"name": name, "config": chosen, "measured": measured})
+    return runs
+
+
+def scaling(job: Job) -> Runs:
+    """How much the plans of Example 1 change when its points are scaled by 10, by s and by tau."""
+    runs = []
+    for kind, axis, problems in (("pot", "s", PARTIAL), ("uot", "tau", UNBALANCED)):
+        plain, scaled = (example_one(problems, scale).matrices for scale in (1.0, 10.0))
+        for value in problems:
+            change = float(np.abs(plain[value] - scaled[value]).sum())
+            runs.append({"name": f"{kind},{axis}={value}", "config": {axis: value}, "measured": {"change": change}})
+    return runs
+
+
+#: What simulations are measured by.
+SIMULATED: dict[str, Callable[[Job], Runs]] = {"mappings": mappings, "scaling": scaling}
+
+
+def flow(job: Job) -> None:
+    """Gradient flows of a disc to an S; the picture has those of the first seed."""
+    check_free(job.beside(""), job.force)
+    settings, start = job.settings(), perf_counter()
+    points = dict(points_of_grids(job))
+    flows: dict[str, Flow] = {}
+    with progress_bar("flows", len(points), True) as advance:
+        calls = (delayed(one_flow)(chosen, settings) for chosen in points.values())
+        for name, found in zip(points, Parallel(job.n_jobs, return_as="generator")(calls), strict=True):
+            flows[name] = found
+            advance(1)
+    runs = [
+        {"name": name, "config": chosen, "measured": {"w2": float(flows[name].distances[-1])}}
+        for name, chosen in points.items()
+    ]
+    first = next(iter(points.values()))["seed"]
+    shown = {name.removesuffix(f",seed={first}"): flows[name] for name in points if name.endswith(f",seed={first}")}
+    figures.save(draw_flows((ends(settings)[1], shown)), job.beside(""), job.force)
+    write(job, runs, perf_counter() - start)
+
+
+def ends(settings: dict[str, Any]) -> tuple[Any, Any]:
+    return disc(settings["n"], seed=0), s_shape(settings["n"], seed=1)
+
+
+def one_flow(chosen: dict[str, Any], settings: dict[str, Any]) -> Flow:
+    options = {name: settings[name] for name in ("batch_size", "n_batches", "steps", "lr")}
+    x, y = ends(settings)
+    return gradient_flow(x, y, problem_of(chosen), every=settings["steps"] // 5, seed=chosen["seed"], **options)
+
+
+def color(job: Job) -> None:
+    """Colour transfers between photos, a sheet each."""
+    from spadeful.color import transfer_masses
+    from spadeful.coloring import small
+    from spadeful.images import Photo, read_photo
+
+    settings, start, runs = job.settings(), perf_counter(), []
+    pairs = settings["pairs"]
+    for pair in pairs:
+        check_free(job.beside(Path(pair[0]).stem), job.force)
+    folder = Path(job.data or os.environ["SPADEFUL_DATA"]).expanduser() / "photos"
+    options = {name: settings[name] for name in ("batch_size", "n_batches", "seed")}
+    for pair in pairs:
+        source, target = (read_photo(folder / name) for name in pair)
+        target, masses = target.in_profile(source.profile), settings["masses"]
+        pictures = {"source": small(source)}
+        found = transfer_masses(source.pixels, target.pixels, masses, progress=True, **options)
+        for mass, result in zip(masses, found, strict=True):
+            method = {"method": "m-ot"} if mass == 1 else {"mass": mass, "method": "m-pot"}
+            pictures["m-OT" if mass == 1 else f"m-POT, s = {mass:g}"] = small(Photo(result.image))
+            chosen = {**method, "task": Path(pair[0]).stem}
+            measured = {"unmatched": 100 * float(result.unmatched)}
+            runs.append({"name": name_of(chosen), "config": chosen, "measured": measured})
+        figure = figures.new_figure(2.6 * (2 + len(masses)), 2.4)
+        figures.draw_recolored(figure, {**pictures, "target": small(target)})
+        figures.save(figure, job.beside(Path(pair[0]).stem), job.force)
+    write(job, runs, perf_counter() - start)
+
+
+RUNNERS: dict[str, Callable[[Job], None]] = {"adapt": adapt, "simulate": simulate, "flow": flow, "color": color}
