@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from numpy.typing import NDArray
 
 from spadeful.adapt.backbones import Backbone, load_backbone
+from spadeful.adapt.call import device_named
 from spadeful.adapt.domain import Domain
 from spadeful.adapt.images import Reading, read_folder
 from spadeful.adapt.streams import in_batches
@@ -43,10 +43,7 @@ def run(
         )
     model = load_backbone(backbone)
     model.width(domains[0].shape[1])
-    try:
-        place = Fabric(accelerator=device, devices=1).device
-    except RuntimeError as error:
-        raise ValueError(f"device must be one that there is. Got {device!r} instead: {error}") from None
+    place = device_named(device)
     model.to(place)
     x = np.concatenate([features_of(model, domain, place, progress) for domain in domains])
     classes = sorted({name for domain in domains for name in domain.classes})

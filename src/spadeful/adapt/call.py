@@ -25,6 +25,14 @@ from spadeful.adapt.train import Phase, Record, Training, train
 Data = Domain | tuple[Any, Any] | Iterable[Any]
 
 
+def device_named(name: str) -> torch.device:
+    """The device of a name such as cpu, cuda, mps or auto."""
+    try:
+        return Fabric(accelerator=name, devices=1).device
+    except RuntimeError as error:
+        raise ValueError(f"device must be one that there is. Got {name!r} instead: {error}") from None
+
+
 def as_domain(data: Any, name: str, classes: tuple[str, ...] = ()) -> Domain | None:
     """Arrays or tensors as a set in memory; None for a loader."""
     if isinstance(data, Domain):
