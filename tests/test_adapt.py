@@ -18,11 +18,12 @@ pytest.importorskip("lightning_fabric")
 pytest.importorskip("sklearn")
 
 from spadeful import adapt as ad  # noqa: E402
-from spadeful.adapt import states  # noqa: E402
 from spadeful.adapt.config import make_config, read_config  # noqa: E402
 from spadeful.adapt.methods.two_stage import quiet_batch_norm  # noqa: E402
+from spadeful.adapt.selection import RULES  # noqa: E402
 from spadeful.adapt.streams import DomainStream, LoaderStream  # noqa: E402
-from spadeful.adapt.train import Record  # noqa: E402
+from spadeful.training import states  # noqa: E402
+from spadeful.training.record import Record  # noqa: E402
 
 NAMES = ("a", "b", "c")
 
@@ -264,7 +265,7 @@ def test_the_best_checkpoint_is_a_copy_of_its_own(tmp_path):
     tensors, state = states.read(tmp_path / states.BEST)
     rows = json.loads((tmp_path / "log.json").read_text())["rows"]
     best = state["rows"][-1]  # the last that it knew of
-    assert best == Record(rows, "density").best
+    assert best == Record(rows, "density", RULES).best
     assert not (tmp_path / states.BEST).samefile(tmp_path / states.LAST)
     network = small()
     states.unpack(tensors, {"network": network})

@@ -20,13 +20,14 @@ pytest.importorskip("matplotlib")
 transformers = pytest.importorskip("transformers")
 
 from spadeful import adapt as ad  # noqa: E402
-from spadeful.adapt import images, states  # noqa: E402
+from spadeful.adapt import images  # noqa: E402
 from spadeful.adapt.config import make_config  # noqa: E402
 from spadeful.adapt.data import source_and_target  # noqa: E402
 from spadeful.adapt.streams import DomainStream  # noqa: E402
-from spadeful.adapt.train import Run  # noqa: E402
 from spadeful.crops import random_crops  # noqa: E402
 from spadeful.images import read_rgb  # noqa: E402
+from spadeful.training import states  # noqa: E402
+from spadeful.training.loop import Run  # noqa: E402
 
 CLASSES = {
     "bar": (slice(2, 10), slice(12, 20)),

@@ -18,7 +18,6 @@ from torch import nn, tensor  # noqa: E402
 
 from spadeful import adapt as ad  # noqa: E402
 from spadeful import adapting  # noqa: E402
-from spadeful.adapt import states  # noqa: E402
 from spadeful.adapt.classes import class_numbers, of_classes  # noqa: E402
 from spadeful.adapt.config import METHODS, Config  # noqa: E402
 from spadeful.adapt.data import source_and_target  # noqa: E402
@@ -27,6 +26,7 @@ from spadeful.adapt.methods.adversarial import rising  # noqa: E402
 from spadeful.adapt.methods.ba3us import complement_entropies, complement_loss, shares  # noqa: E402
 from spadeful.adapt.methods.class_weights import Weighing  # noqa: E402
 from spadeful.adapt.methods.etn import leaky, one_against_all, source_logits, transferability  # noqa: E402
+from spadeful.training import states  # noqa: E402
 
 WEIGHTED = [PADA(window=7, hidden=16), ETN(hidden=16), BA3US(window=7, hidden=16)]
 

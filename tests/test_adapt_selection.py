@@ -8,8 +8,9 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from spadeful.adapt import selection  # noqa: E402
-from spadeful.adapt.selection import chosen, soft_neighbourhood_density  # noqa: E402
-from spadeful.adapt.train import Record, Training  # noqa: E402
+from spadeful.adapt.selection import RULES, soft_neighbourhood_density  # noqa: E402
+from spadeful.adapt.train import Training  # noqa: E402
+from spadeful.training.record import Record, chosen  # noqa: E402
 
 
 def one_hot(*labels):
@@ -47,10 +48,10 @@ def test_ties_go_to_the_first_and_the_warm_up_does_not_count():
         {"phase": "m-POT", "iteration": 5, "target_accuracy": 70.0},
         {"phase": "m-POT", "iteration": 10, "target_accuracy": 70.0},
     ]
-    record = Record(rows, "oracle")
+    record = Record(rows, "oracle", RULES)
     assert record.best == rows[1]
     assert record.chosen("density") == {}
-    assert chosen(rows, "oracle") == rows[0]
+    assert chosen(rows, RULES["oracle"]) == rows[0]
 
 
 def test_unknown_rules_are_refused():

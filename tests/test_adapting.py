@@ -25,8 +25,9 @@ pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 
 from spadeful import adapt as ad  # noqa: E402
-from spadeful.adapt import networks, states  # noqa: E402
+from spadeful.adapt import networks  # noqa: E402
 from spadeful.adapt.streams import DomainStream  # noqa: E402
+from spadeful.training import states  # noqa: E402
 
 DATA = ["--source", "features.npz:a", "--target", "features.npz:b"]
 SMALL = ["--batch-size", "12", "--set", "bottleneck=4", "--set", "lr=0.05"]

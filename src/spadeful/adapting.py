@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from rich.console import Console
 from rich.table import Table
 
 from spadeful import figures
-from spadeful.adapt import states
 from spadeful.adapt.backbones import backbone_network
 from spadeful.adapt.call import adapt, class_scores, measure, predict
 from spadeful.adapt.config import METHODS, Config, read_config
@@ -27,8 +22,9 @@ from spadeful.adapt.masses import ClassMasses, class_masses
 from spadeful.adapt.methods import Transport, TwoStage
 from spadeful.adapt.networks import Network, network_for
 from spadeful.adapt.selection import RULES
-from spadeful.adapt.train import Record, TrainingError
 from spadeful.files import replacing
+from spadeful.training import runs, states
+from spadeful.training.record import Record
 
 #: The mass between classes, where the method transports.
 MASSES = "masses.csv"
@@ -67,27 +63,12 @@ def run(
     Image files are read by as many processes as there are to be `workers`.
     """
     folder = Path(folder)
-    kept = folder / "config.json"
-    if kept.exists():
-        if not resume:
-            raise FileExistsError(f"{folder} holds a run. Pass --resume to go on with it, or choose another folder.")
-        if read_config(kept, {}) != config:
-            raise ValueError(
-                f"{folder} holds a run with other settings, in {kept}. Resume with those, or choose another."
-            )
+    runs.check_folder(folder, config, resume)
     reading = config.reading(workers)
     pair = source_and_target(config.source, config.target, data, config.target_classes, reading, progress)
     network, method = build(config, pair), config.build_method()
-    try:
-        fabric = Fabric(accelerator=device, precision=precision, **processes(device))  # type: ignore[arg-type]
-    except RuntimeError as error:
-        raise ValueError(f"device must be one that there is. Got {device!r} instead: {error}") from None
-    fabric.launch()
-    fabric.barrier()  # until all processes have seen whether the folder is free
-    if fabric.is_global_zero and not kept.exists():
-        with replacing(kept) as temporary:
-            temporary.write_text(config.to_json())
-    with kept_so_far(folder):
+    fabric = runs.start(folder, config, device, precision)
+    with runs.kept_so_far(folder):
         record = adapt(
             network,
             pair.source,
@@ -114,25 +95,6 @@ def run(
             draw(network, pair, record, folder, fabric.device)
         write_classes(network, pair.target_test, folder, fabric.device)
     return record
-
-
-def processes(device: str) -> dict[str, Any]:
-    """How many processes on how many machines: those that `torchrun` has started, or else one a GPU."""
-    world, here = (int(os.environ.get(name, 0)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
-    if world > 1 and here:
-        return {"devices": here, "num_nodes": world // here, "strategy": "ddp"}
-    return {"devices": 1 if device == "cpu" else "auto"}
-
-
-@contextmanager
-def kept_so_far(folder: Path) -> Iterator[None]:
-    """Say of a run that stops how it goes on."""
-    try:
-        yield
-    except TrainingError as error:
-        raise ValueError(str(error)) from None
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"Run the same command with --resume to go on from what {folder} holds.") from None
 
 
 def draw(network: Network, pair: Pair, record: Record, folder: Path, device: Any) -> None:

@@ -24,7 +24,10 @@ from spadeful.adapt.methods import (
     TwoStage,
 )
 from spadeful.adapt.networks import Network, Tapped, feature_network, svhn_network, usps_network
-from spadeful.adapt.train import Phase, Record, Training, TrainingError, train
+from spadeful.adapt.train import Phase, Training, train
+from spadeful.training import states as states  # where it has been
+from spadeful.training.loop import TrainingError
+from spadeful.training.record import Record
 
 __all__ = [
     "ALDA",

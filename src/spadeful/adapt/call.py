@@ -19,8 +19,10 @@ from spadeful.adapt.methods.base import Method
 from spadeful.adapt.methods.source_only import SourceOnly
 from spadeful.adapt.networks import network_for
 from spadeful.adapt.selection import soft_neighbourhood_density
-from spadeful.adapt.streams import DomainStream, LoaderStream, Stream, in_batches
-from spadeful.adapt.train import Phase, Record, Training, train
+from spadeful.adapt.streams import DomainStream, LoaderStream, in_batches
+from spadeful.adapt.train import Phase, Training, train
+from spadeful.training.record import Record
+from spadeful.training.streams import Stream
 
 Data = Domain | tuple[Any, Any] | Iterable[Any]
 

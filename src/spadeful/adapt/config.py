@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,15 +14,7 @@ from spadeful.adapt.train import Training
 from spadeful.files import read_settings
 from spadeful.loss import JointCost, Ramp
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced
-
-#: What a setting of a type may be given as.
-KINDS: dict[str, tuple[type, ...]] = {
-    "str": (str,),
-    "int": (int,),
-    "float": (int, float),
-    "float | None": (int, float, type(None)),
-    "bool": (bool,),
-}
+from spadeful.training.settings import check_least, check_names, check_types, to_json
 
 
 def of_method(default: Any) -> Any:
@@ -76,15 +67,9 @@ class Config:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(METHODS)}. Got {self.method!r} instead.")
-        for spec in dataclasses.fields(self):
-            value = getattr(self, spec.name)
-            kinds = KINDS[str(spec.type)]
-            if isinstance(value, bool) != (kinds == (bool,)) or not isinstance(value, kinds):
-                raise TypeError(f"{spec.name} must be of the type {spec.type}. Got {value!r} instead.")
+        check_types(self)
         least = {"n_batches": 1, "n_problems": 1, "bottleneck": 1, "batch_size": 2, "warmup": 0, "seed": 0}
-        for name, bound in {**least, "hidden": 1, "mass_iterations": 0, "weight_decay": 0, "momentum": 0}.items():
-            if not getattr(self, name) >= bound:
-                raise ValueError(f"{name} must be at least {bound}. Got {getattr(self, name)!r} instead.")
+        check_least(self, {**least, "hidden": 1, "mass_iterations": 0, "weight_decay": 0, "momentum": 0})
         if self.mass_from is not None:
             Partial(self.mass_from)
         self.reading()
@@ -122,7 +107,7 @@ class Config:
         return dataclasses.replace(self, method="source-only", iterations=self.warmup, warmup=0, **plain)
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=1) + "\n"
+        return to_json(self)
 
 
 def problem_of(config: Config) -> Problem:
@@ -197,13 +182,7 @@ def read_config(path: str | Path, changes: dict[str, Any]) -> Config:
 
 
 def make_config(settings: dict[str, Any], where: str = "the settings") -> Config:
-    known = {spec.name for spec in dataclasses.fields(Config)}
-    unknown = sorted(set(settings) - known)
-    if unknown:
-        raise ValueError(f"{where} must hold {', '.join(sorted(known))} only. Got {', '.join(unknown)} too.")
-    missing = [name for name in ("source", "target") if name not in settings]
-    if missing:
-        raise ValueError(f"{where} must say {' and '.join(missing)}.")
+    check_names(settings, Config, where)
     if settings.get("backbone"):
         settings = IMAGES | ({"reg": 0.01} if str(settings.get("method")).endswith("uot") else {}) | settings
     return Config(**settings)

@@ -6,21 +6,14 @@ the paper reports, needs labels of the target that nobody has in practice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from spadeful.training.record import Rule
+
 #: Points that the density is computed of at most, since its time grows with their square.
 MOST = 5000
-
-
-class Rule(NamedTuple):
-    measure: str
-    sign: int
-    meaning: str
 
 
 RULES = {
@@ -35,18 +28,6 @@ def check_rule(name: str) -> str:
     if name not in RULES:
         raise ValueError(f"select must be one of {', '.join(RULES)}. Got {name!r} instead.")
     return name
-
-
-def chosen(rows: Sequence[Mapping[str, Any]], rule: str) -> dict[str, Any]:
-    """The first of the best evaluations by a rule; empty if none has its measure.
-
-    >>> rows = [{"iteration": 1, "target_entropy": 0.5}, {"iteration": 2, "target_entropy": 0.3}]
-    >>> chosen(rows, "entropy")["iteration"], chosen(rows, "oracle")
-    (2, {})
-    """
-    measure, sign, _ = RULES[check_rule(rule)]
-    able = [row for row in rows if measure in row]
-    return dict(max(able, key=lambda row: sign * row[measure])) if able else {}
 
 
 def soft_neighbourhood_density(probabilities: Tensor, temperature: float = 0.05) -> float:

@@ -1,10 +1,10 @@
-"""Where training batches come from: each is known by its number, so that a run can go on anywhere."""
+"""Batches of a source and a target, each known by its number."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +16,6 @@ from spadeful.batches import groups_of, sampled
 
 #: Points, and numbers in all, that a network is tested on at a time.
 MOST_POINTS, MOST_NUMBERS = 1000, 8_000_000
-
-
-class Stream(Protocol):
-    def batch(self, number: int) -> Batch:
-        """The batch of a number; the same whenever it is asked for."""
 
 
 class DomainStream:
@@ -84,25 +79,6 @@ def endless(loader: Iterable[Any]) -> Iterator[Any]:
             count += 1
         if not count:
             raise ValueError("A loader must give at least one batch. Got none.")
-
-
-class Prefetched:
-    """A stream whose next batch is made while the last one is trained on."""
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._pool = ThreadPoolExecutor(1)
-        self._waiting: tuple[int, Future[Batch]] | None = None
-
-    def batch(self, number: int) -> Batch:
-        if self._waiting is None or self._waiting[0] != number:
-            self._waiting = number, self._pool.submit(self._stream.batch, number)
-        batch = self._waiting[1].result()
-        self._waiting = number + 1, self._pool.submit(self._stream.batch, number + 1)
-        return batch
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def in_batches(domain: Domain) -> Iterator[Tensor]:

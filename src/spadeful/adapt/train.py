@@ -1,35 +1,27 @@
-"""The only training loop: any network, any method, on any device, from anywhere in a run."""
+"""Training that adapts: how long and how fast, and phases of one turn each for the training loop."""
 
 from __future__ import annotations
 
-import csv
-import json
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 
-from spadeful.adapt import states
-from spadeful.adapt.methods.base import Batch, Method, Step
-from spadeful.adapt.selection import check_rule, chosen
-from spadeful.adapt.streams import Prefetched, Stream
-from spadeful.files import replacing
-from spadeful.progress import progress_bar
+from spadeful.adapt.methods.base import Method, Step
+from spadeful.adapt.selection import RULES, check_rule
+from spadeful.training import loop
+from spadeful.training.loop import Learners, Turn
+from spadeful.training.record import Record
+from spadeful.training.streams import Stream
 
 #: Measures of a network by name, such as the accuracy on the target.
 Evaluate = Callable[[nn.Module], dict[str, float]]
-
-
-class TrainingError(RuntimeError):
-    """Training cannot go on; what was saved before stays."""
 
 
 @dataclass(frozen=True)
@@ -100,120 +92,42 @@ class Phase:
     training: Training
 
 
-@dataclass
-class Record:
-    """What a run has been through: the measures at each evaluation, and which of them it calls the best."""
+@dataclass(frozen=True)
+class Adaptation:
+    """A phase as the training loop sees it: one turn an iteration, of the network and a method's own modules."""
 
-    rows: list[dict[str, Any]]
-    select: str
-
-    def chosen(self, rule: str) -> dict[str, Any]:
-        """The best evaluation of the last phase by a rule of `selection.RULES`; empty if it cannot be told."""
-        iterations = [row["iteration"] for row in self.rows]
-        begins = [at for at in range(1, len(iterations)) if iterations[at] <= iterations[at - 1]]
-        return chosen(self.rows[max(begins, default=0) :], rule)
+    network: nn.Module
+    sizes: tuple[int, int]
+    method: Method
+    training: Training
 
     @property
-    def best(self) -> dict[str, Any]:
-        return self.chosen(self.select)
+    def name(self) -> str:
+        return self.method.name
 
-    def write(self, folder: Path) -> None:
-        names = list(dict.fromkeys(name for row in self.rows for name in row))
-        with replacing(folder / "log.csv", force=True) as temporary, temporary.open("w", newline="") as file:
-            writer = csv.DictWriter(file, names)
-            writer.writeheader()
-            writer.writerows(self.rows)
-        with replacing(folder / "log.json", force=True) as temporary:
-            temporary.write_text(json.dumps({"best": self.best, "rows": self.rows}, indent=1) + "\n")
+    @property
+    def iterations(self) -> int:
+        return self.training.iterations
 
+    @property
+    def evaluate_every(self) -> int:
+        return self.training.evaluate_every
 
-@dataclass
-class Run:
-    """A run in progress: where it is, what it has seen, and where it is kept."""
+    @property
+    def seed(self) -> int:
+        return self.training.seed
 
-    fabric: Fabric
-    network: nn.Module
-    stream: Prefetched
-    evaluate: Evaluate
-    sizes: tuple[int, int]
-    folder: Path | None
-    advance: Callable[[int], None]
-    record: Record
-    drawn: int = 0
-    saved: dict[str, Tensor] | None = None  # what a resumed phase begins with
+    def learners(self) -> Learners:
+        own = self.method.modules(*self.sizes)
+        modules = {"network": self.network} | ({"method": own} if own is not None else {})
+        return Learners(modules, {"optimizer": self.training.build(self.network, own)})
 
-    def draw(self) -> Batch:
-        """The next batch, on the device; every process has its own."""
-        number = self.drawn * self.fabric.world_size + self.fabric.global_rank
-        self.drawn += 1
-        return Batch(*(self.fabric.to_device(part) for part in self.stream.batch(number)))
+    def rate(self, iteration: int) -> float:
+        return self.training.rate(iteration)
 
-    def go(self, number: int, phase: Phase, first: int) -> None:
-        """One phase, from its iteration `first`."""
-        method, training = phase.method, phase.training
-        if self.saved is None:
-            torch.manual_seed(training.seed + number)
-        own = method.modules(*self.sizes)
-        optimizer = training.build(self.network, own)
-        parts = {"network": self.network} | ({"method": own} if own is not None else {})
-        if self.saved is not None:
-            states.unpack(self.saved, parts, optimizer)
-            self.saved = None
-        model, optimizer = self.fabric.setup(self.network, optimizer)
-        if own is not None:
-            own = self.fabric.setup_module(own)
-        model.train()
-        losses: list[float] = []
-        since = time.perf_counter()
-        for iteration in range(first, training.iterations):
-            for group in optimizer.param_groups:
-                group["lr"] = group["first_lr"] * training.rate(iteration)
-            optimizer.zero_grad()
-            step = Step(iteration, iteration / training.iterations, own)
-            losses.append(sum(self.backward(method, model, step)))
-            optimizer.step()
-            self.advance(1)
-            done = iteration + 1
-            if done % training.evaluate_every and done != training.iterations:
-                continue
-            row = {
-                "phase": method.name,
-                "iteration": done,
-                "loss": self.mean(sum(losses) / len(losses)),
-                "seconds": (time.perf_counter() - since) / len(losses),
-                **self.evaluate(self.network),
-            }
-            self.record.rows.append(row)
-            self.keep(parts, optimizer, {"phase": number, "iteration": done, "batch": self.drawn})
-            losses, since = [], time.perf_counter()
-
-    def mean(self, value: float) -> float:
-        """Over the processes."""
-        if self.fabric.world_size == 1:
-            return value
-        total: Any = self.fabric.all_reduce(torch.tensor(value, dtype=torch.float64), reduce_op="mean")
-        return float(total)
-
-    def backward(self, method: Method, model: Any, step: Step) -> Iterator[float]:
-        """Send the losses of an iteration backwards, one at a time."""
-        for loss in method.losses(model, self.draw, step):
-            if not bool(torch.isfinite(loss)):
-                raise TrainingError(
-                    f"The loss of {method.name} became {float(loss.detach())} at iteration {step.iteration + 1}, "
-                    f"batch {self.drawn}. Lower the learning rate, or look for inputs that are not finite; the last "
-                    "checkpoint is kept."
-                )
-            self.fabric.backward(loss)
-            yield float(loss.detach())
-
-    def keep(self, parts: dict[str, nn.Module], optimizer: Any, where: dict[str, Any]) -> None:
-        if self.folder is None:
-            return
-        state = where | {"rows": self.record.rows}
-        states.write(self.folder / states.LAST, states.pack(parts, optimizer), state)
-        if self.record.best == self.record.rows[-1]:
-            states.copy(self.folder / states.LAST, self.folder / states.BEST)
-        self.record.write(self.folder)
+    def turns(self, modules: Mapping[str, Any], draw: Callable[[], Any], iteration: int) -> Iterator[Turn]:
+        step = Step(iteration, iteration / self.iterations, modules.get("method"))
+        yield Turn("optimizer", self.method.losses(modules["network"], draw, step))
 
 
 def train(
@@ -228,33 +142,21 @@ def train(
     fabric: Fabric | None = None,
     progress: bool = False,
 ) -> Record:
-    """Train through the phases; returns what was measured on the way.
+    """Train a network through the phases; returns what was measured on the way.
 
     `sizes` are the numbers of features and classes, which a method's own modules are made for. With a folder, a
     checkpoint is kept at every evaluation, and the best one as a copy; `resume` goes on from the last one to the
     same weights, bit for bit on a CPU with as many threads.
     """
-    fabric = fabric or Fabric(accelerator="cpu", devices=1)
-    fabric.launch()
-    total = sum(phase.training.iterations for phase in phases)
-    with ExitStack() as stack:
-        place = None
-        if folder is not None and fabric.is_global_zero:
-            weights = sum(p.numel() * p.element_size() for p in network.parameters())
-            place = stack.enter_context(closing(states.Folder(folder, room=10 * weights + 1_000_000))).path
-        last = Path(folder) / states.LAST if folder is not None else None
-        if last is not None and last.exists() and not resume:
-            raise FileExistsError(f"{folder} holds a run. Go on with it (resume), or choose another folder.")
-        prefetched = stack.enter_context(closing(Prefetched(stream)))
-        advance = stack.enter_context(progress_bar("iterations", total, progress and fabric.is_global_zero))
-        run = Run(fabric, network, prefetched, evaluate, sizes, place, advance, Record([], phases[-1].training.select))
-        number, first = 0, 0
-        if last is not None and last.exists():
-            run.saved, state = states.read(last)
-            run.record.rows, run.drawn = state["rows"], state["batch"]
-            number, first = state["phase"], state["iteration"]
-            advance(sum(phase.training.iterations for phase in phases[:number]) + first)
-        for at in range(number, len(phases)):
-            run.go(at, phases[at], first)
-            first = 0
-    return run.record
+    weights = sum(p.numel() * p.element_size() for p in network.parameters())
+    return loop.train(
+        [Adaptation(network, sizes, phase.method, phase.training) for phase in phases],
+        stream,
+        lambda _: evaluate(network),
+        Record([], phases[-1].training.select, RULES),
+        room=10 * weights + 1_000_000,
+        folder=folder,
+        resume=resume,
+        fabric=fabric,
+        progress=progress,
+    )

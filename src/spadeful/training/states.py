@@ -18,29 +18,36 @@ from spadeful.files import replacing
 LAST, BEST = "last.safetensors", "best.safetensors"
 
 
-def pack(parts: dict[str, nn.Module], optimizer: Optimizer) -> dict[str, Tensor]:
-    """Weights, the optimiser's memory and the random state, as tensors with names."""
-    tensors = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
-    for number, memory in optimizer.state_dict()["state"].items():
-        for key, value in memory.items():
-            tensors[f"optimizer.{number}.{key}"] = torch.as_tensor(value)
+def pack(modules: dict[str, nn.Module], optimizers: dict[str, Optimizer]) -> dict[str, Tensor]:
+    """Weights, the optimisers' memory and the random state, as tensors with names."""
+    tensors = {f"{name}.{key}": value for name, module in modules.items() for key, value in module.state_dict().items()}
+    for name, optimizer in optimizers.items():
+        for number, memory in optimizer.state_dict()["state"].items():
+            for key, value in memory.items():
+                tensors[f"{name}.{number}.{key}"] = torch.as_tensor(value)
     tensors["random"] = torch.get_rng_state()
     return {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
 
 
-def unpack(tensors: dict[str, Tensor], parts: dict[str, nn.Module], optimizer: Optimizer | None = None) -> None:
-    """Put back what `pack` took."""
-    for name, part in parts.items():
-        prefix = f"{name}."
-        part.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
-    if optimizer is None:
+def part(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+    """What `pack` named after a module or an optimiser."""
+    return {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
+
+
+def unpack(
+    tensors: dict[str, Tensor], modules: dict[str, nn.Module], optimizers: dict[str, Optimizer] | None = None
+) -> None:
+    """Put back what `pack` took; of the modules alone, to use them."""
+    for name, module in modules.items():
+        module.load_state_dict(part(tensors, name))
+    if optimizers is None:
         return
-    memory: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith("optimizer."):
-            _, number, key = name.split(".", 2)
-            memory.setdefault(int(number), {})[key] = value
-    optimizer.load_state_dict({"state": memory, "param_groups": optimizer.state_dict()["param_groups"]})
+    for name, optimizer in optimizers.items():
+        memory: dict[int, dict[str, Tensor]] = {}
+        for key, value in part(tensors, name).items():
+            number, what = key.split(".", 1)
+            memory.setdefault(int(number), {})[what] = value
+        optimizer.load_state_dict({"state": memory, "param_groups": optimizer.state_dict()["param_groups"]})
     torch.set_rng_state(tensors["random"])
 
 

@@ -1,0 +1,202 @@
+"""The only training loop: any networks, any method, on any device, from anywhere in a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from spadeful.progress import progress_bar
+from spadeful.training import states
+from spadeful.training.record import Record
+from spadeful.training.streams import Prefetched, Stream
+
+#: Measures of the networks by name, given how many iterations are done.
+Evaluate = Callable[[int], dict[str, float]]
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on; what was saved before stays."""
+
+
+class Learners(NamedTuple):
+    """Modules and the optimisers of them, both by the names that checkpoints keep them under.
+
+    An optimiser's groups name the learning rate they begin with, `first_lr`.
+    """
+
+    modules: dict[str, nn.Module]
+    optimizers: dict[str, Optimizer]
+
+
+class Turn(NamedTuple):
+    """Some losses, each sent backwards before the next is asked for, and the optimiser that then takes a step."""
+
+    optimizer: str
+    losses: Iterator[Tensor]
+    name: str = "loss"  # what the log calls their sum
+
+
+class Phase(Protocol):
+    """A stretch of training with fresh optimisers."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def iterations(self) -> int: ...
+
+    @property
+    def evaluate_every(self) -> int: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    def learners(self) -> Learners: ...
+
+    def rate(self, iteration: int) -> float:
+        """What the learning rates are multiplied by."""
+
+    def turns(self, modules: Mapping[str, Any], draw: Callable[[], Any], iteration: int) -> Iterator[Turn]:
+        """An iteration: whose turn it is, one after the other. `draw()` gives the next batch of the stream."""
+
+
+@dataclass
+class Run:
+    """A run in progress: where it is, what it has seen, and where it is kept."""
+
+    fabric: Fabric
+    stream: Prefetched
+    evaluate: Evaluate
+    folder: Path | None
+    advance: Callable[[int], None]
+    record: Record
+    drawn: int = 0
+    saved: dict[str, Tensor] | None = None  # what a resumed phase begins with
+
+    def draw(self) -> Any:
+        """The next batch, on the device; every process has its own."""
+        number = self.drawn * self.fabric.world_size + self.fabric.global_rank
+        self.drawn += 1
+        batch = self.stream.batch(number)
+        return type(batch)(*(self.fabric.to_device(part) for part in batch))
+
+    def go(self, number: int, phase: Phase, first: int) -> None:
+        """One phase, from its iteration `first`."""
+        if self.saved is None:
+            torch.manual_seed(phase.seed + number)
+        learners = phase.learners()
+        if self.saved is not None:
+            states.unpack(self.saved, *learners)
+            self.saved = None
+        modules = {name: self.fabric.setup_module(module) for name, module in learners.modules.items()}
+        optimizers: dict[str, Any] = {
+            name: self.fabric.setup_optimizers(optimizer) for name, optimizer in learners.optimizers.items()
+        }
+        for module in modules.values():
+            module.train()
+        losses: list[dict[str, float]] = []
+        since = time.perf_counter()
+        for iteration in range(first, phase.iterations):
+            for optimizer in optimizers.values():
+                for group in optimizer.param_groups:
+                    group["lr"] = group["first_lr"] * phase.rate(iteration)
+            found: dict[str, float] = {}
+            for turn in phase.turns(modules, self.draw, iteration):
+                optimizers[turn.optimizer].zero_grad()
+                found[turn.name] = sum(self.backward(phase, turn, iteration))
+                optimizers[turn.optimizer].step()
+            losses.append(found)
+            self.advance(1)
+            done = iteration + 1
+            if done % phase.evaluate_every and done != phase.iterations:
+                continue
+            row = {
+                "phase": phase.name,
+                "iteration": done,
+                **{name: self.mean(sum(each[name] for each in losses) / len(losses)) for name in found},
+                "seconds": (time.perf_counter() - since) / len(losses),
+                **self.evaluate(done),
+            }
+            self.record.rows.append(row)
+            self.keep(learners, {"phase": number, "iteration": done, "batch": self.drawn})
+            losses, since = [], time.perf_counter()
+
+    def mean(self, value: float) -> float:
+        """Over the processes."""
+        if self.fabric.world_size == 1:
+            return value
+        total: Any = self.fabric.all_reduce(torch.tensor(value, dtype=torch.float64), reduce_op="mean")
+        return float(total)
+
+    def backward(self, phase: Phase, turn: Turn, iteration: int) -> Iterator[float]:
+        """Send the losses of a turn backwards, one at a time."""
+        for loss in turn.losses:
+            if not bool(torch.isfinite(loss)):
+                raise TrainingError(
+                    f"The loss of {phase.name} became {float(loss.detach())} at iteration {iteration + 1}, "
+                    f"batch {self.drawn}. Lower the learning rate, or look for inputs that are not finite; the last "
+                    "checkpoint is kept."
+                )
+            self.fabric.backward(loss)
+            yield float(loss.detach())
+
+    def keep(self, learners: Learners, where: dict[str, Any]) -> None:
+        if self.folder is None:
+            return
+        state = where | {"rows": self.record.rows}
+        states.write(self.folder / states.LAST, states.pack(*learners), state)
+        if self.record.best == self.record.rows[-1]:
+            states.copy(self.folder / states.LAST, self.folder / states.BEST)
+        self.record.write(self.folder)
+
+
+def train(
+    phases: Sequence[Phase],
+    stream: Stream,
+    evaluate: Evaluate,
+    record: Record,
+    *,
+    room: int,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    fabric: Fabric | None = None,
+    progress: bool = False,
+) -> Record:
+    """Train through the phases; returns the record with what was measured on the way.
+
+    With a folder, a checkpoint is kept at every evaluation, and the best one as a copy, for which there must be so
+    many bytes of `room`; `resume` goes on from the last one to the same weights, bit for bit on a CPU with as many
+    threads.
+    """
+    fabric = fabric or Fabric(accelerator="cpu", devices=1)
+    fabric.launch()
+    total = sum(phase.iterations for phase in phases)
+    with ExitStack() as stack:
+        place = None
+        if folder is not None and fabric.is_global_zero:
+            place = stack.enter_context(closing(states.Folder(folder, room))).path
+        last = Path(folder) / states.LAST if folder is not None else None
+        if last is not None and last.exists() and not resume:
+            raise FileExistsError(f"{folder} holds a run. Go on with it (resume), or choose another folder.")
+        prefetched = stack.enter_context(closing(Prefetched(stream)))
+        advance = stack.enter_context(progress_bar("iterations", total, progress and fabric.is_global_zero))
+        run = Run(fabric, prefetched, evaluate, place, advance, record)
+        number, first = 0, 0
+        if last is not None and last.exists():
+            run.saved, state = states.read(last)
+            run.record.rows, run.drawn = state["rows"], state["batch"]
+            number, first = state["phase"], state["iteration"]
+            advance(sum(phase.iterations for phase in phases[:number]) + first)
+        for at in range(number, len(phases)):
+            run.go(at, phases[at], first)
+            first = 0
+    return run.record

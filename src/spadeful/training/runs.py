@@ -1,0 +1,63 @@
+"""The folder of a run from its first moment: whose settings it holds, on which device, and how it goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric import Fabric
+
+from spadeful.files import read_settings, replacing
+from spadeful.training.loop import TrainingError
+from spadeful.training.settings import check_names, to_json
+
+CONFIG = "config.json"
+
+
+def check_folder(folder: Path, config: Any, resume: bool) -> None:
+    """That a run with this config may be begun in the folder, or gone on with."""
+    kept = folder / CONFIG
+    if not kept.exists():
+        return
+    if not resume:
+        raise FileExistsError(f"{folder} holds a run. Pass --resume to go on with it, or choose another folder.")
+    found = read_settings(kept)
+    check_names(found, type(config), str(kept))
+    if type(config)(**found) != config:
+        raise ValueError(f"{folder} holds a run with other settings, in {kept}. Resume with those, or choose another.")
+
+
+def start(folder: Path, config: Any, device: str, precision: str, **options: Any) -> Fabric:
+    """The processes of a run, once its config is in the folder."""
+    try:
+        fabric = Fabric(accelerator=device, precision=precision, **(processes(device) | options))  # type: ignore[arg-type]
+    except RuntimeError as error:
+        raise ValueError(f"device must be one that there is. Got {device!r} instead: {error}") from None
+    fabric.launch()
+    fabric.barrier()  # until all processes have seen whether the folder is free
+    if fabric.is_global_zero and not (folder / CONFIG).exists():
+        with replacing(folder / CONFIG) as temporary:
+            temporary.write_text(to_json(config))
+    return fabric
+
+
+def processes(device: str) -> dict[str, Any]:
+    """How many processes on how many machines: those that `torchrun` has started, or else one a GPU."""
+    world, here = (int(os.environ.get(name, 0)) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    if world > 1 and here:
+        return {"devices": here, "num_nodes": world // here, "strategy": "ddp"}
+    return {"devices": 1 if device == "cpu" else "auto"}
+
+
+@contextmanager
+def kept_so_far(folder: Path) -> Iterator[None]:
+    """Say of a run that stops how it goes on."""
+    try:
+        yield
+    except TrainingError as error:
+        raise ValueError(str(error)) from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"Run the same command with --resume to go on from what {folder} holds.") from None

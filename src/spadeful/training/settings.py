@@ -1,0 +1,47 @@
+"""Settings of a run: a frozen value with a type for each, checked before anything is done with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+#: What a setting of a type may be given as.
+KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "int | None": (int, type(None)),
+    "float": (int, float),
+    "float | None": (int, float, type(None)),
+    "bool": (bool,),
+}
+
+
+def check_types(settings: Any) -> None:
+    """Of the fields of a dataclass."""
+    for spec in dataclasses.fields(settings):
+        value = getattr(settings, spec.name)
+        kinds = KINDS[str(spec.type)]
+        if isinstance(value, bool) != (kinds == (bool,)) or not isinstance(value, kinds):
+            raise TypeError(f"{spec.name} must be of the type {spec.type}. Got {value!r} instead.")
+
+
+def check_least(settings: Any, least: dict[str, float]) -> None:
+    for name, bound in least.items():
+        if not getattr(settings, name) >= bound:
+            raise ValueError(f"{name} must be at least {bound}. Got {getattr(settings, name)!r} instead.")
+
+
+def check_names(settings: dict[str, Any], kind: Any, where: str) -> None:
+    """That a dataclass has fields of these names, and that those without a default are there."""
+    known = {spec.name: spec.default is dataclasses.MISSING for spec in dataclasses.fields(kind)}
+    unknown = sorted(set(settings) - set(known))
+    if unknown:
+        raise ValueError(f"{where} must hold {', '.join(sorted(known))} only. Got {', '.join(unknown)} too.")
+    missing = [name for name, needed in known.items() if needed and name not in settings]
+    if missing:
+        raise ValueError(f"{where} must say {' and '.join(missing)}.")
+
+
+def to_json(settings: Any) -> str:
+    return json.dumps(dataclasses.asdict(settings), indent=1) + "\n"
