@@ -4,14 +4,17 @@ import importlib.util
 
 import numpy as np
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("lightning_fabric")
 pytest.importorskip("sklearn")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
+from spadeful.cli import score as cli  # noqa: E402
 from spadeful.generate.data import Images, read_images  # noqa: E402
 from spadeful.generate.features import Features, train_features  # noqa: E402
 from spadeful.generate.score import Score, Statistics, fitted, frechet, reference  # noqa: E402
@@ -234,3 +237,63 @@ def test_training_of_features_refuses_before_it_starts(tmp_path, data, weights):
         train_features("celeba", tmp_path / "features.safetensors", data)
     with pytest.raises(FileNotFoundError, match="cifar10 is not in"):
         train_features("cifar10", tmp_path / "features.safetensors", data)
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    app = typer.Typer()
+    app.command()(cli.score)
+    app.command()(cli.features)
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_the_command_scores_an_archive_and_a_folder(command, data, weights, tmp_path):
+    from PIL import Image
+
+    made = digits(50, 1)[0]
+    np.savez(tmp_path / "made.npz", x=made)
+    for number, image in enumerate(made):
+        (tmp_path / "made").mkdir(exist_ok=True)
+        Image.fromarray(image).save(tmp_path / "made" / f"{number:03d}.png")
+    said = [
+        command("score", tmp_path / name, "--images", "mnist", "--features", weights, "--data", data, "--workers", 1)
+        for name in ("made.npz", "made")
+    ]
+    assert [result.exit_code for result in said] == [0, 0], said[0].output
+    assert said[0].stdout == said[1].stdout
+    assert said[0].stdout.startswith("Frechet distance in the features of a mnist classifier: ")
+    assert "(50 samples, 200 of mnist)" in said[0].stdout
+    assert len(list((tmp_path / "cache" / "spadeful").iterdir())) == 1
+
+
+def test_the_command_finds_the_training_part_at_no_distance_from_itself(command, data, weights):
+    result = command("score", "mnist", "--images", "mnist", "--features", weights, "--data", data)
+    assert float(result.stdout.split(": ")[1].split()[0]) == pytest.approx(0, abs=1e-6)
+
+
+def test_the_command_trains_features(command, data, tmp_path):
+    output = tmp_path / "new.safetensors"
+    words = ("features", "mnist", "-o", output, "--data", data, "--iterations", 2, "--batch-size", 20)
+    result = command(*words)
+    assert result.exit_code == 0, result.output
+    assert "the features of a mnist classifier, right for" in result.stdout
+    assert Features.load(output).shape == (1, 28, 28)
+    assert "exists" in command(*words).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("mnist", "--images", "nothing", "--features", "weights"), "There is no nothing"),
+        (("mnist", "--images", "mnist", "--features", "none.safetensors"), "There is no file none.safetensors"),
+        (("small.npz", "--images", "mnist", "--features", "weights"), "The samples must be as large"),
+        (("mnist", "--images", "mnist", "--features", "weights", "--device", "tpu9"), "device must be"),
+    ],
+)
+def test_the_command_refuses(command, data, weights, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    np.savez("small.npz", x=np.zeros((3, 8, 8), np.uint8))
+    result = command("score", *(weights if word == "weights" else word for word in words), "--data", data)
+    assert result.exit_code == 2
+    assert message in result.stderr

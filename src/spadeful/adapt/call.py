@@ -31,7 +31,7 @@ def device_named(name: str) -> torch.device:
     """The device of a name such as cpu, cuda, mps or auto."""
     try:
         return Fabric(accelerator=name, devices=1).device
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         raise ValueError(f"device must be one that there is. Got {name!r} instead: {error}") from None
 
 
