@@ -5,6 +5,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 #: Pages whose sections need nothing of each other: each is run alone, where what it imports is installed.
 IN_SECTIONS = {"moving.md"}
+
+#: Libraries whose warnings are their own.
+OTHERS = r"(geomloss|jax|jaxopt|ot|ott|skada|torchcfm)\b"
 
 SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -48,6 +52,7 @@ def test_blocks_run_in_order(page, blocks, tmp_path, monkeypatch):
                 pytest.skip(f"{page.name}, line {line}: {package} is not installed")
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
+    warnings.filterwarnings("ignore", module=OTHERS)
     for line, block in blocks:
         # Blank lines in front give a traceback the page's own line numbers.
         exec(compile("\n" * line + block, page, "exec"), names)
