@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from spadeful.cli import adapt, color, demo, figures, flow, plan, reproduce
+from spadeful.cli import adapt, color, demo, figures, flow, generate, plan, reproduce
 
 app = typer.Typer(
     name="spadeful",
@@ -42,4 +42,5 @@ app.command(help=color.HELP)(color.color)
 app.command(help=adapt.HELP)(adapt.adapt)
 app.command()(adapt.evaluate)
 app.command()(adapt.features)
+app.add_typer(generate.app, name="generate")
 app.command(help=reproduce.HELP)(reproduce.reproduce)
