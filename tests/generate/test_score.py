@@ -1,10 +1,10 @@
 """The score of generated images: closed forms, two other implementations, and what is kept and refused."""
 
 import importlib.util
+import json
 
 import numpy as np
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -14,7 +14,7 @@ pytest.importorskip("lightning_fabric")
 pytest.importorskip("sklearn")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 
-from spadeful.cli import score as cli  # noqa: E402
+from spadeful.cli import app  # noqa: E402
 from spadeful.generate.data import Images, read_images  # noqa: E402
 from spadeful.generate.features import Features, train_features  # noqa: E402
 from spadeful.generate.score import Score, Statistics, fitted, frechet, reference  # noqa: E402
@@ -218,7 +218,7 @@ def test_inception_refuses_other_weights_and_files_that_could_run_code(tmp_path)
 def test_files_that_hold_no_features_are_refused(tmp_path, weights):
     from safetensors.torch import save_file
 
-    with pytest.raises(FileNotFoundError, match="generate features mnist"):
+    with pytest.raises(FileNotFoundError, match="generate features --data mnist"):
         Features.load(tmp_path / "none.safetensors")
     (tmp_path / "damaged.safetensors").write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(ValueError, match="cannot be read"):
@@ -242,10 +242,7 @@ def test_training_of_features_refuses_before_it_starts(tmp_path, data, weights):
 @pytest.fixture
 def command(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    app = typer.Typer()
-    app.command()(cli.score)
-    app.command()(cli.features)
-    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+    return lambda *words: CliRunner().invoke(app, ["generate", *map(str, words)])
 
 
 def test_the_command_scores_an_archive_and_a_folder(command, data, weights, tmp_path):
@@ -257,7 +254,7 @@ def test_the_command_scores_an_archive_and_a_folder(command, data, weights, tmp_
         (tmp_path / "made").mkdir(exist_ok=True)
         Image.fromarray(image).save(tmp_path / "made" / f"{number:03d}.png")
     said = [
-        command("score", tmp_path / name, "--images", "mnist", "--features", weights, "--data", data, "--workers", 1)
+        command("score", tmp_path / name, "--data", "mnist", "--features", weights, "--data-dir", data, "--workers", 1)
         for name in ("made.npz", "made")
     ]
     assert [result.exit_code for result in said] == [0, 0], said[0].output
@@ -268,13 +265,13 @@ def test_the_command_scores_an_archive_and_a_folder(command, data, weights, tmp_
 
 
 def test_the_command_finds_the_training_part_at_no_distance_from_itself(command, data, weights):
-    result = command("score", "mnist", "--images", "mnist", "--features", weights, "--data", data)
+    result = command("score", "mnist", "--data", "mnist", "--features", weights, "--data-dir", data)
     assert float(result.stdout.split(": ")[1].split()[0]) == pytest.approx(0, abs=1e-6)
 
 
 def test_the_command_trains_features(command, data, tmp_path):
     output = tmp_path / "new.safetensors"
-    words = ("features", "mnist", "-o", output, "--data", data, "--iterations", 2, "--batch-size", 20)
+    words = ("features", "--data", "mnist", "-o", output, "--data-dir", data, "--iterations", 2, "--batch-size", 20)
     result = command(*words)
     assert result.exit_code == 0, result.output
     assert "the features of a mnist classifier, right for" in result.stdout
@@ -285,15 +282,26 @@ def test_the_command_trains_features(command, data, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("mnist", "--images", "nothing", "--features", "weights"), "There is no nothing"),
-        (("mnist", "--images", "mnist", "--features", "none.safetensors"), "There is no file none.safetensors"),
-        (("small.npz", "--images", "mnist", "--features", "weights"), "The samples must be as large"),
-        (("mnist", "--images", "mnist", "--features", "weights", "--device", "tpu9"), "device must be"),
+        (("mnist", "--data", "mnist"), "must be named by --data and --features"),
+        (("mnist", "--data", "nothing", "--features", "weights"), "There is no nothing"),
+        (("mnist", "--data", "mnist", "--features", "none.safetensors"), "There is no file none.safetensors"),
+        (("small.npz", "--data", "mnist", "--features", "weights"), "The samples must be as large"),
+        (("mnist", "--data", "mnist", "--features", "weights", "--device", "tpu9"), "device must be"),
     ],
 )
 def test_the_command_refuses(command, data, weights, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     np.savez("small.npz", x=np.zeros((3, 8, 8), np.uint8))
-    result = command("score", *(weights if word == "weights" else word for word in words), "--data", data)
+    result = command("score", *(weights if word == "weights" else word for word in words), "--data-dir", data)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_a_run_is_scored_as_it_scored_itself(command, data, weights, tmp_path):
+    words = ("--data", "mnist", "--score", weights, "--data-dir", data, "--iterations", 2, "--batch-size", 20)
+    sizes = ("--set", "score_images=50", "--set", "width=4", "--evaluate-every", 1)
+    result = command(*words, *sizes, "-o", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    best = json.loads((tmp_path / "run" / "result.json").read_text())["best"]["score"]
+    scored = command("score", tmp_path / "run", "--data-dir", data)
+    assert scored.stdout.split(": ")[1].startswith(f"{best:.4g} (50 samples, 200 of mnist)"), scored.output

@@ -34,7 +34,9 @@ ADAPTED = 2 / 3
 #: Images of a source that it is tested on at most: there may be very many, and each has to be read.
 TESTED = 2000
 
-ANOTHER_FOLDER = "Another folder is named by --data or the environment variable SPADEFUL_DATA."
+ANOTHER_FOLDER = (
+    "Another folder is named by --data (of generate: --data-dir) or the environment variable SPADEFUL_DATA."
+)
 
 
 class Pair(NamedTuple):
@@ -56,7 +58,8 @@ def data_folder(given: str | Path | None = None) -> Path:
     named = given if given is not None else os.environ.get("SPADEFUL_DATA") or None
     if named is None:
         raise ValueError(
-            "The folder with the data is not known. Name it by --data or the environment variable SPADEFUL_DATA."
+            "The folder with the data is not known. Name it by --data (of generate: --data-dir) or the environment "
+            "variable SPADEFUL_DATA."
         )
     folder = Path(named).expanduser()
     if not folder.is_dir():

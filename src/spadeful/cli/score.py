@@ -9,23 +9,28 @@ import typer
 
 from spadeful.cli.shared import plain_warnings, refusals
 
-DATA = typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")
+DATA_DIR = typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")
 DEVICE = typer.Option(help="cpu, cuda, mps or auto.")
 
 
 def score(
-    samples: Annotated[str, typer.Argument(help="A folder of images, or an .npz file with x in bytes.")],
-    images: Annotated[str, typer.Option(help="The real images: mnist, cifar10, celeba, a folder or an .npz file.")],
+    samples: Annotated[
+        str, typer.Argument(help="The folder of a run, a folder of images, or an .npz file with x in bytes.")
+    ],
+    data: Annotated[
+        str | None,
+        typer.Option(help="The real images: mnist, cifar10, celeba, a folder or an .npz file; the run's unless said."),
+    ] = None,
     features: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="inception for the FID, or its weights in .pth; a file of `generate features`; or a vision model on "
-            "Hugging Face, or its folder."
+            "Hugging Face, or its folder; the run's unless said."
         ),
-    ],
+    ] = None,
     part: Annotated[str, typer.Option(metavar="train|test", help="Of the real images.")] = "train",
-    most: Annotated[int | None, typer.Option(min=2, help="Only the first so many samples.")] = None,
-    data: Annotated[Path | None, DATA] = None,
+    most: Annotated[int | None, typer.Option(min=2, help="So many samples.")] = None,
+    data_dir: Annotated[Path | None, DATA_DIR] = None,
     cache: Annotated[
         Path | None, typer.Option(help="The folder that statistics of real images are kept in.", show_default=False)
     ] = None,
@@ -45,9 +50,9 @@ def score(
         with plain_warnings():
             found = scoring.score(
                 samples,
-                images,
+                data,
                 features,
-                data=data,
+                data=data_dir,
                 part=part,
                 most=most,
                 cache=cache or cache_folder(),
@@ -59,12 +64,12 @@ def score(
 
 
 def features(
-    which: Annotated[str, typer.Argument(metavar="mnist|cifar10", help="The images to train a classifier on.")],
+    data: Annotated[str, typer.Option(metavar="mnist|cifar10", help="The images to train a classifier on.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The .safetensors file for the features.")],
     iterations: Annotated[int, typer.Option(min=1, help="Of training.")] = 1000,
     batch_size: Annotated[int, typer.Option(min=2, help="Images in a batch.")] = 100,
     seed: Annotated[int, typer.Option(help="Decides everything random.")] = 0,
-    data: Annotated[Path | None, DATA] = None,
+    data_dir: Annotated[Path | None, DATA_DIR] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Train a small classifier whose features images are scored in: for scores without the weights of Inception."""
@@ -73,4 +78,4 @@ def features(
 
         settings = {"iterations": iterations, "batch_size": batch_size, "seed": seed, "force": force}
         with plain_warnings():
-            typer.echo(scoring.train(which, output, data=data, **settings, progress=True))
+            typer.echo(scoring.train(data, output, data=data_dir, **settings, progress=True))

@@ -99,7 +99,9 @@ def digest(network: nn.Module) -> str:
 
 def trained(path: Path, device: Any) -> Features:
     if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}. `spadeful generate features mnist -o {path}` writes one.")
+        raise FileNotFoundError(
+            f"There is no file {path}. `spadeful generate features --data mnist -o {path}` writes one."
+        )
     tensors, state = states.read(path)
     try:
         shape, classes, name = tuple(state["shape"]), state["classes"], str(state["name"])
