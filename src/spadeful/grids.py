@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import product
 from statistics import mean, stdev
 from typing import Any
@@ -30,6 +30,15 @@ def combinations(grid: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """
     for point in product(*grid.values()):
         yield dict(zip(grid, point, strict=True))
+
+
+def settings_of(found: dict[str, Any], chosen: dict[str, Any], fields: Container[str]) -> dict[str, Any]:
+    """The settings of a run: those of all, its own, and those that a value stands for by a table of its own."""
+    settings = dict(found["settings"])
+    for axis, value in chosen.items():
+        settings |= {axis: value} if axis in fields else {}
+        settings |= found.get(axis, {}).get(value, {}) if isinstance(value, str) else {}
+    return settings
 
 
 def name_of(chosen: dict[str, Any]) -> str:

@@ -41,12 +41,12 @@ from spadeful.adapting import MASSES, build, load_kept, some_features
 from spadeful.adapting import run as adapt
 from spadeful.arrays import Floats
 from spadeful.files import read_settings, replacing
-from spadeful.grids import chosen_grids, combinations, name_of, published, spread, without_seed
+from spadeful.grids import chosen_grids, combinations, name_of, published, settings_of, spread, without_seed
 from spadeful.progress import progress_bar
 
 #: What a file may hold, beside tables of values; see `spadeful.paper.entries` for what is not of runs.
 PARTS = {"title", "note", "settings", "runs", "short", "quick", "paper", "embedding"}
-PARTS |= {"kind", "labels", "stands_for", "beside", "needs", "hardware", "cpu", "takes", "claims"}
+PARTS |= {"kind", "labels", "stands_for", "beside", "needs", "hardware", "cpu", "takes", "claims", "shown"}
 #: A run, its folder, and the folder of its warm-up.
 Wanted = tuple[Config, Path, Path | None]
 #: What the results of a run tell of: the choice of each rule, and the end.
@@ -85,11 +85,7 @@ def read_experiment(path: str | Path, length: str = "short") -> Experiment:
     runs: dict[str, Config] = {}
     for grid in grids:
         for chosen in combinations(grid):
-            settings = dict(found["settings"])
-            for axis, value in chosen.items():
-                settings |= {axis: value} if axis in FIELDS else {}
-                settings |= found.get(axis, {}).get(value, {}) if isinstance(value, str) else {}
-            runs[name_of(chosen)] = make_config(settings | changes, str(path))
+            runs[name_of(chosen)] = make_config(settings_of(found, chosen, FIELDS) | changes, str(path))
     paper = found.get("paper", {})
     means = {name: published(value)[0] for name, value in paper.items() if not isinstance(value, dict)}
     note, embedding = found.get("note", ""), found.get("embedding", [])

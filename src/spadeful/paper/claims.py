@@ -33,6 +33,7 @@ MEASURES = {
     "w2": Measure("Wasserstein-2 distance at the end", "", False, 4),
     "unmatched": Measure("pixels without a match", "%", False),
     "fid": Measure("FID", "", False),
+    "score": Measure("Fréchet distance in features that are not Inception's", "", False),
 }
 
 #: Below it a difference counts as one.

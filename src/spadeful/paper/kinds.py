@@ -6,8 +6,10 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, fields
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -17,7 +19,8 @@ from joblib import Parallel, delayed
 from spadeful import figures, simulations
 from spadeful.files import check_free, replacing
 from spadeful.flow import Flow, gradient_flow
-from spadeful.grids import chosen_grids, combinations, name_of
+from spadeful.grids import chosen_grids, combinations, name_of, settings_of
+from spadeful.images import Photo, read_photo
 from spadeful.paper.entries import KINDS, Entry
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced
 from spadeful.progress import progress_bar
@@ -41,9 +44,9 @@ class Job(NamedTuple):
     device: str = "cpu"
     force: bool = False
 
-    def beside(self, name: str) -> Path:
+    def beside(self, name: str, ending: str = ".png") -> Path:
         """Where a picture goes."""
-        return self.output.with_name(f"{self.output.stem}{'_' * bool(name)}{name}.png")
+        return self.output.with_name(f"{self.output.stem}{'_' * bool(name)}{name}{ending}")
 
     def settings(self) -> dict[str, Any]:
         return {**self.entry.found.get("settings", {}), **chosen_grids(self.entry.found, self.length)[1]}
@@ -187,12 +190,11 @@ def color(job: Job) -> None:
     """Colour transfers between photos, a sheet each."""
     from spadeful.color import transfer_masses
     from spadeful.coloring import small
-    from spadeful.images import Photo, read_photo
 
     settings, start, runs = job.settings(), perf_counter(), []
     pairs = settings["pairs"]
     for pair in pairs:
-        check_free(job.beside(Path(pair[0]).stem), job.force)
+        check_free(job.beside(Path(pair[0]).stem, ".jpg"), job.force)
     folder = Path(job.data or os.environ["SPADEFUL_DATA"]).expanduser() / "photos"
     options = {name: settings[name] for name in ("batch_size", "n_batches", "seed")}
     for pair in pairs:
@@ -208,8 +210,62 @@ def color(job: Job) -> None:
             runs.append({"name": name_of(chosen), "config": chosen, "measured": measured})
         figure = figures.new_figure(2.6 * (2 + len(masses)), 2.4)
         figures.draw_recolored(figure, {**pictures, "target": small(target)})
-        figures.save(figure, job.beside(Path(pair[0]).stem), job.force)
+        figures.save(figure, job.beside(Path(pair[0]).stem, ".jpg"), job.force)
     write(job, runs, perf_counter() - start)
 
 
-RUNNERS: dict[str, Callable[[Job], None]] = {"adapt": adapt, "simulate": simulate, "flow": flow, "color": color}
+def generate(job: Job) -> None:
+    """Runs of `spadeful generate`, each in a folder of its own; the picture has samples of the runs that are shown."""
+    from spadeful.generate.config import Config, make_config
+
+    check_free(job.beside(""), job.force)
+    found, (_, changes) = job.entry.found, chosen_grids(job.entry.found, job.length)
+    names, where = {spec.name for spec in fields(Config)}, str(job.entry.path)
+    configs = {
+        name: make_config(settings_of(found, chosen, names) | changes, where) for name, chosen in points_of_grids(job)
+    }
+    start = perf_counter()
+    with progress_bar("runs", len(configs), True) as advance:
+        calls = (delayed(one_generator)(config, job.runs / name, job) for name, config in configs.items())
+        for _ in Parallel(job.n_jobs, return_as="generator_unordered")(calls):
+            advance(1)
+    runs = [generated(name, config, job.runs / name) for name, config in configs.items()]
+    shown = [name for name in found.get("shown", configs) if name in configs] or [*configs]
+    sheets = {name: read_photo(max((job.runs / name / "samples").glob("*.png"))).pixels for name in shown}
+    figure = figures.new_figure(1, 1)
+    figures.draw_recolored(figure, sheets)
+    figures.save(figure, job.beside(""), job.force)
+    write(job, runs, perf_counter() - start)
+
+
+def one_generator(config: Any, folder: Path, job: Job) -> None:
+    """A run, if it is not done."""
+    import torch
+
+    from spadeful import generating
+    from spadeful.training.runs import check_folder
+
+    check_folder(folder, config, resume=True)
+    if not (folder / "result.json").exists():
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // job.n_jobs))
+        generating.run(config, folder, data=job.data, resume=True, device=job.device)
+
+
+def generated(name: str, config: Any, folder: Path) -> dict[str, Any]:
+    """What a run came to; a score is an FID where it was taken in the features of Inception."""
+    result = json.loads((folder / "result.json").read_text())
+    rows = json.loads((folder / "log.json").read_text())["rows"]
+    seconds = median(row["seconds"] for row in rows)
+    measured = {"seconds": seconds, "iterations_per_second": 1 / seconds}
+    if result["best"]:
+        measured["fid" if result["score"] == "FID" else "score"] = result["best"]["score"]
+    return {"name": name, "config": asdict(config), "measured": measured, "score": result["score"], "rows": rows}
+
+
+RUNNERS: dict[str, Callable[[Job], None]] = {
+    "adapt": adapt,
+    "simulate": simulate,
+    "flow": flow,
+    "color": color,
+    "generate": generate,
+}

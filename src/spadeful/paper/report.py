@@ -131,7 +131,7 @@ def section(entry: Entry, found: dict[str, Results], told: set[str], link: Path,
     for measure in measures_of(entry, results):
         yield from table_of(entry, results, measure)
     yield from paper_only(entry, set(measures_of(entry, results)))
-    for path in sorted(folder.glob(f"{entry.name}*.png")):
+    for path in sorted(folder.glob(f"{entry.name}*.[jp][pn]g")):
         if path.stem == entry.name or (path.stem.startswith(f"{entry.name}_") and owner(path, found) == entry.name):
             yield f"![{entry.title}]({(link / path.name).as_posix()})\n"
 
