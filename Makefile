@@ -44,7 +44,8 @@ bench: .venv/dev.stamp .venv/core.stamp ## measure speed and memory against othe
 	$(BIN)/python benchmarks/summary.py
 	$(BIN)/python benchmarks/scale.py
 
-rivals: .venv-rivals/spadeful.stamp ## measure against GeomLoss, OTT-JAX and skada
+rivals: .venv-rivals/spadeful.stamp ## measure against GeomLoss, OTT-JAX and skada, and compare their numbers with ours
+	.venv-rivals/bin/python -m pytest tests/test_docs.py -k moving
 	.venv-rivals/bin/python benchmarks/others.py --force
 	.venv-rivals/bin/python benchmarks/adapt.py --force
 	.venv-rivals/bin/python benchmarks/readme.py
