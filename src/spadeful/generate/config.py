@@ -34,7 +34,7 @@ class Config:
     n_batches: int = 2
     iterations: int = 50_000
     latent: int = 32
-    width: int | None = None  # channels at half the side: 64, or 32 for grey images
+    width: int | None = None  # channels at half the side: 64, or 24 for grey images
     lr: float = 5e-4
     beta1: float = 0.5
     beta2: float = 0.999

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, nn
 
 Shape = tuple[int, int, int]
@@ -30,8 +31,8 @@ def doublings(shape: Shape) -> int:
 
 
 def usual_width(shape: Shape) -> int:
-    """Channels at half the side of the images: the paper's 64 in colour; half of them do for grey images."""
-    return 32 if shape[0] == 1 else 64
+    """Channels at half the side of the images: the paper's 64 in colour; fewer do for grey images."""
+    return 24 if shape[0] == 1 else 64
 
 
 class Generator(nn.Sequential):
@@ -45,6 +46,7 @@ class Generator(nn.Sequential):
             layers += [nn.BatchNorm2d(before), nn.ReLU(), nn.ConvTranspose2d(before, after, 4, 2, 1, bias=False)]
         super().__init__(*layers, nn.Tanh())
         self.latent, self.shape = latent, shape
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # the faster layout
 
     def forward(self, noise: Tensor) -> Tensor:
         images: Tensor = super().forward(noise[:, :, None, None])  # type: ignore[no-untyped-call]
@@ -76,3 +78,4 @@ class FeatureNetwork(nn.Sequential):
         if times > 3:  # as the paper has it at 64x64, and not at 32x32
             layers.append(nn.BatchNorm2d(width * 2 ** (times - 1)))
         super().__init__(*layers, nn.Tanh(), nn.Flatten())
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

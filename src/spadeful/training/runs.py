@@ -34,7 +34,7 @@ def start(folder: Path, config: Any, device: str, precision: str, **options: Any
     """The processes of a run, once its config is in the folder."""
     try:
         fabric = Fabric(accelerator=device, precision=precision, **(processes(device) | options))  # type: ignore[arg-type]
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         raise ValueError(f"device must be one that there is. Got {device!r} instead: {error}") from None
     fabric.launch()
     fabric.barrier()  # until all processes have seen whether the folder is free
