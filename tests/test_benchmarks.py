@@ -114,6 +114,22 @@ def test_iterations_of_adaptation_are_split_into_their_parts(tmp_path):
     assert len(results["goals"]) == 8
 
 
+@pytest.mark.torch
+@pytest.mark.skipif(not importlib.util.find_spec("lightning_fabric"), reason="needs lightning_fabric")
+def test_iterations_of_generators_are_split_into_their_parts(tmp_path):
+    command = [sys.executable, RUN.with_name("generate.py"), "--quick", "--output", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "generate.json").read_text())
+    assert [found["method"] for found in results["cases"]] == ["m-OT", "m-POT"]
+    for found in results["cases"]:
+        parts = [found[part] for part in ("networks", "cost", "solver")]
+        assert min(parts) >= 0
+        assert sum(parts) == pytest.approx(found["seconds"])
+    (goal,) = results["goals"]
+    assert goal["figure"] == max(found["share"] for found in results["cases"])
+
+
 @pytest.mark.skipif(
     not all(map(importlib.util.find_spec, OTHERS)),
     reason=f"needs all of {', '.join(OTHERS)}: the environment that make rivals sets up",
