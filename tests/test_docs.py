@@ -116,6 +116,8 @@ def test_functions_of_bounds_are_documented():
 def test_documented_names_exist():
     """Those of the modules whose names are not all documented; `spadeful` and `spadeful.adapt` are compared above."""
     for module, names in documented().items():
+        if module.startswith("spadeful.generate") and importlib.util.find_spec("torch") is None:
+            continue
         if module not in ("spadeful", "spadeful.adapt"):
             for name in names:
                 assert hasattr(importlib.import_module(module), name), f"{module}.{name}"
