@@ -214,6 +214,21 @@ def adapt(results: Results) -> Lines:
     return [*lines, *table(["two stages", "s a problem", "MB"], rows)]
 
 
+def generate(results: Results) -> Lines:
+    parts = ("networks", "cost", "solver")
+    rows = [
+        [
+            f"{found['images']}, {found['method']}",
+            *(f"{1000 * found[part]:.0f}" for part in ("seconds", *parts)),
+            f"{100 * found['share']:.1f}",
+        ]
+        for found in results["cases"]
+    ]
+    first = results["cases"][0]
+    head = f"m = {first['m']}, k = {first['k']}, one core"
+    return table([head, "ms an iteration", *(f"{part}, ms" for part in parts), "transport, %"], rows)
+
+
 #: The results in the order of the page: their title, the command that makes them, and their tables.
 KNOWN: dict[str, tuple[str, str, Callable[[Results], Lines]]] = {
     "exact": ("Exact transport", "make bench", exact),
@@ -223,6 +238,7 @@ KNOWN: dict[str, tuple[str, str, Callable[[Results], Lines]]] = {
     "color": ("Colour transfer", "benchmarks/color.py", color),
     "flow": ("Gradient flow", "benchmarks/flow.py", flow),
     "adapt": ("Deep domain adaptation", "make rivals", adapt),
+    "generate": ("Generative models", "benchmarks/generate.py", generate),
 }
 
 
