@@ -154,6 +154,11 @@ def test_claims_that_make_no_sense_are_refused(given, message):
         Claim.read(given)
 
 
+def test_the_mass_of_absent_classes_is_a_share():
+    assert measured({"sent": {"a": 0.3, "b": 0.1, "c": 0.1}, "absent": ["b", "c"]}, "absent") == pytest.approx(40)
+    assert measured({"sent": {"a": 0.3}, "absent": []}, "absent") is None
+
+
 def test_the_time_is_that_of_the_adaptation_alone():
     rows = [{"phase": "source-only", "seconds": 9.0}, *({"phase": "m-OT", "seconds": s} for s in (1.0, 2.0, 7.0))]
     assert measured({"rows": rows, "last": rows[-1]}, "seconds") == 2.0
@@ -238,7 +243,7 @@ def row_of(text, first):
 def test_the_page_has_means_spreads_and_verdicts(tmp_path):
     text = small_page(tmp_path, small_results())
     # there 92 ± 2, back 81 ± 1; the mean of both by seed is 85, 86.5, 88.
-    assert row_of(text, "m-pot")[1:] == [
+    assert row_of(text, "m-POT")[1:] == [
         "92.00 ± 2.00",
         "81.00 ± 1.00",
         "86.50 ± 1.50",
@@ -246,8 +251,8 @@ def test_the_page_has_means_spreads_and_verdicts(tmp_path):
         "86.50 ± 1.50",
         "98.00",
     ]
-    assert row_of(text, "*m-pot, paper*")[1:3] == ["99.00 ± 1.00", "97.00"]
-    assert row_of(text, "*m-ot, paper*")[1:3] == ["90.00 ± 1.50", "91.00"]
+    assert row_of(text, "*m-POT, paper*")[1:3] == ["99.00 ± 1.00", "97.00"]
+    assert row_of(text, "*m-OT, paper*")[1:3] == ["90.00 ± 1.50", "91.00"]
     # Gains 1, 2, 3 there and 10, 9, 8 back: all positive.
     verdict = row_of(text, "m-POT is better than m-OT")
     assert verdict[1:7] == ["`small`", "+7.50 points", "+5.50 points", "6", "0.031 (Wilcoxon)", "holds"]
@@ -264,7 +269,11 @@ def test_the_page_has_means_spreads_and_verdicts(tmp_path):
 def test_the_page_says_what_is_missing(tmp_path):
     text = small_page(tmp_path, small_results({"back,m-ot,seed=0", "back,m-ot,seed=1", "back,m-ot,seed=2"}))
     assert "**Not run: 3 runs missing.**" in text
-    assert row_of(text, "m-ot")[1:5] == ["90.00 ± 1.00", "not run", "not run", "not run"]
+    assert row_of(text, "m-OT")[1:5] == ["90.00 ± 1.00", "not run", "not run", "not run"]
+    without = small_page(
+        tmp_path, small_results({run["name"] for run in small_results()["runs"] if "m-ot" in run["name"]})
+    )
+    assert row_of(without, "m-OT")[1:] == ["not run"] * 5 + ["90.50"]
     assert row_of(text, "m-POT is better than m-OT")[1] == "`small`, 3 runs missing"
     assert row_of(text, "m-POT is better than m-OT")[4] == "3"
 

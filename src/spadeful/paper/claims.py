@@ -25,6 +25,7 @@ class Measure(NamedTuple):
 MEASURES = {
     "accuracy": Measure("accuracy", "points", True),
     "precision": Measure("mean precision of the classes", "points", True),
+    "absent": Measure("mass that classes send which the target lacks", "%", False),
     "seconds": Measure("time per iteration", "s", False, 4),
     "iterations_per_second": Measure("iterations per second", "", True),
     "misspecified": Measure("misspecified mappings", "mappings", False),
@@ -90,6 +91,8 @@ def measured(run: dict[str, Any], measure: str, checkpoint: str = ORACLE) -> flo
         return float(run["measured"][measure])
     if measure == "accuracy" and run.get(checkpoint):
         return float(run[checkpoint]["target_accuracy"])
+    if measure == "absent" and run.get("absent") and run.get("sent"):
+        return float(100 * sum(run["sent"][name] for name in run["absent"]) / sum(run["sent"].values()))
     if measure == "precision" and run.get("classes"):
         return float(run["classes"]["mean of classes"][1])
     if measure == "seconds" and run.get("rows"):

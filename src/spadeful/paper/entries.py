@@ -143,7 +143,7 @@ def by_measure(paper: dict[str, Any]) -> dict[str, Published]:
     """The paper's figures by measure, then by run: accuracies, and what the tables within hold."""
     tables = {name: value for name, value in paper.items() if isinstance(value, dict)}
     accuracies = {name: value for name, value in paper.items() if name not in tables}
-    tables |= {"accuracy": accuracies} if accuracies else {}
+    tables = {"accuracy": accuracies, **tables} if accuracies else tables
     return {measure: {name: published(value) for name, value in table.items()} for measure, table in tables.items()}
 
 

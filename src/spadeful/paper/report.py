@@ -41,6 +41,7 @@ a verdict on each claim. The page is written by `spadeful reproduce report` from
 domains. The test is Wilcoxon's signed-rank test from {RANKED} pairs on, Student's paired t test from {TESTED} to \
 {RANKED - 1}, two-sided, at the level {LEVEL}; fewer pairs are not tested. Seeds of one pair of domains share it, so \
 the p-values speak of these domains, not of all.
+- Times are medians over a run, on the machine that it was made on; runs that went side by side slow each other.
 - *holds*: better, and significant. *open*: not significant. *does not hold*: worse, and significant.
 - Verdicts on shortened runs are verdicts on shortened runs.
 """
@@ -173,6 +174,23 @@ def split(entry: Entry, name: str) -> tuple[str, str]:
     return ",".join(part for part in parts if part != task), task
 
 
+#: Settings and methods, as the paper writes them.
+SYMBOLS = {"n_batches": "k", "batch_size": "m", "mass": "s", "tau": "τ", "reg": "ε"}
+UPPER = ("ot", "uot", "pot")
+
+
+def title_of(row: str) -> str:
+    """What is compared, as the paper writes it.
+
+    >>> title_of("n_batches=4,ts-pot"), title_of("dann")
+    ('TS-POT, k = 4', 'dann')
+    """
+    parts = [part.partition("=") for part in row.split(",")]
+    methods = [name for name, equal, _ in parts if not equal]
+    known = [name.upper().replace("M-", "m-") if name.split("-")[-1] in UPPER else name for name in methods]
+    return ", ".join([*known, *(f"{SYMBOLS.get(name, name)} = {value}" for name, equal, value in parts if equal)])
+
+
 def grouped(entry: Entry, by_run: dict[str, float]) -> dict[str, dict[str, dict[str, float]]]:
     """Values by what is compared, by the pair of domains, and by the seed."""
     groups: dict[str, dict[str, dict[str, float]]] = {}
@@ -197,24 +215,28 @@ def table_of(entry: Entry, results: Results, measure: str) -> Iterator[str]:
     shown = MEASURES[measure]
     ours = grouped(entry, values(results, measure))
     paper = entry.paper.get(measure, {})
+    for name in paper:  # what the paper has, and we have not
+        if not any(set(row.split(",")) == set(split(entry, name)[0].split(",")) for row in ours):
+            ours[split(entry, name)[0]] = {}
     known = {task for by_task in ours.values() for task in by_task}
     tasks = [task for task in entry.tasks if task in known] or [""]
     accuracy = measure == "accuracy"
     chosen = {which: grouped(entry, values(results, measure, which)) for which in (LABEL_FREE, "last") if accuracy}
     names = tasks if len(tasks) > 1 else []
     total = (f"mean, {ORACLE}" if names else ORACLE) if accuracy else ("mean" if names else shown.title)
-    header = ["run", *names, total, *(f"mean, {which}" if names else which for which in chosen), "paper"]
+    header = ["run", *names, total, *(f"mean, {which}" if names else which for which in chosen)]
+    header += ["paper"] if paper else []
     rows = []
     for row, by_task in ours.items():
         cells = [cell(by_task.get(task), shown.digits) for task in names]
         means = [over_tasks(each.get(row, {}), tasks, shown.digits) for each in (ours, *chosen.values())]
-        rows.append([row, *cells, *means, paper_mean(paper, row, tasks, shown.digits)])
-        if names and any(f"{part}" for part in (paper_cell(paper, row, task) for task in names)):
-            rows.append(
-                [f"*{row}, paper*", *(paper_cell(paper, row, task) for task in names), *[""] * (len(means) + 1)]
-            )
-    unit = f", {shown.unit}" if shown.unit and not accuracy else ", %" if accuracy else ""
-    yield f"*{shown.title[0].upper()}{shown.title[1:]}{unit}*\n"
+        means += [paper_mean(paper, row, tasks, shown.digits)] if paper else []
+        rows.append([title_of(row), *cells, *means])
+        figures = [paper_cell(paper, row, task) for task in names]
+        if any(figures):
+            rows.append([f"*{title_of(row)}, paper*", *figures, *[""] * len(means)])
+    unit = "%" if accuracy else shown.unit if shown.unit in ("%", "s") else ""
+    yield f"*{shown.title[0].upper()}{shown.title[1:]}{f', {unit}' if unit else ''}*\n"
     yield markdown(header, rows)
 
 
@@ -256,7 +278,9 @@ def paper_only(entry: Entry, told: Iterable[str] = ()) -> Iterator[str]:
         columns, rows = table_parts(entry, figures)
         title = MEASURES[measure].title if measure in MEASURES else measure
         yield f"*The paper's figures: {title}*\n"
-        lines = [[row, *(in_words(cells[c]) if c in cells else "" for c in columns)] for row, cells in rows.items()]
+        lines = [
+            [title_of(row), *(in_words(cells[c]) if c in cells else "" for c in columns)] for row, cells in rows.items()
+        ]
         yield markdown(["run", *(column or "paper" for column in columns)], lines)
 
 
