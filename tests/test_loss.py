@@ -495,7 +495,9 @@ def test_images_out_of_line_in_memory():
 
 @pytest.mark.parametrize("problem", [0.5, "partial", None, sp.Partial])
 def test_what_is_no_problem_is_refused(problem):
-    with pytest.raises(TypeError, match=r"problem must be Balanced\(\), Partial\(mass\) or Unbalanced\(tau\)"):
+    with pytest.raises(
+        TypeError, match=r"problem must be Balanced\(\), Partial\(mass\), Unbalanced\(tau\) or Sliced\(problem\)"
+    ):
         sp.MiniBatchLoss(problem)
 
 

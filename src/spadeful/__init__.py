@@ -23,7 +23,8 @@ from spadeful.flow import Flow, gradient_flow
 from spadeful.masspath import MassPath, mass_path
 from spadeful.minibatch import full_minibatch, minibatch, minibatch_masses
 from spadeful.plan import Plan
-from spadeful.problems import Balanced, Partial, Unbalanced
+from spadeful.problems import Balanced, Partial, Sliced, Unbalanced
+from spadeful.sliced import SlicedCost, sliced
 from spadeful.solve import solve
 from spadeful.transport import count_mappings
 
@@ -45,6 +46,8 @@ __all__ = [
     "Partial",
     "Plan",
     "Ramp",
+    "Sliced",
+    "SlicedCost",
     "Transferred",
     "Unbalanced",
     "__version__",
@@ -55,6 +58,7 @@ __all__ = [
     "mass_path",
     "minibatch",
     "minibatch_masses",
+    "sliced",
     "solve",
     "transfer_colors",
     "transfer_masses",

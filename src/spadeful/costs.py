@@ -36,6 +36,13 @@ def read_points(points: Any, name: str) -> NDArray[Any]:
     return values
 
 
+def read_both(x: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    x, y = read_points(x, "x"), read_points(y, "y")
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(f"x and y must have the same number of dimensions. Got {x.shape[1]} and {y.shape[1]} instead.")
+    return x, y
+
+
 def batch_costs(
     x: NDArray[Any],
     y: NDArray[Any],

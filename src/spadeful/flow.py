@@ -12,9 +12,9 @@ import numpy as np
 from spadeful.arrays import Floats
 from spadeful.batches import Indices, Sampled, sampled
 from spadeful.checkpoint import Checkpoint
-from spadeful.costs import batch_costs
+from spadeful.costs import batch_costs, read_both
 from spadeful.engine import fingerprint
-from spadeful.minibatch import check_count, check_sizes, describe, read_both
+from spadeful.minibatch import check_count, check_sizes, describe
 from spadeful.problems import Balanced, Problem, is_number
 from spadeful.progress import progress_bar
 from spadeful.solve import check_limits, solve

@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from spadeful.arrays import like, to_numpy
 from spadeful.costs import batch_costs
-from spadeful.problems import Balanced, Partial, Problem, Unbalanced
+from spadeful.problems import Balanced, Partial, Problem, Sliced, Unbalanced
+from spadeful.sliced import directions, slice_points
 from spadeful.solve import solve
 from spadeful.threads import all_cores
 
@@ -116,7 +118,8 @@ class MiniBatchLoss(nn.Module):
 
     Parameters
     ----------
-    problem : Balanced, Partial or Unbalanced
+    problem : Balanced, Partial, Unbalanced or Sliced
+        Sliced, every call takes new directions. Its seed and the iteration decide them: that of `at`, one more a call.
     cost : "sqeuclidean", JointCost or a function
         A function of mini-batches (k, m, d) and (k, n, d), and of labels (k, m) and logits (k, n, classes) where one
         of them is passed, that returns the costs (k, m, n), or a dictionary of terms that add up to them.
@@ -130,7 +133,7 @@ class MiniBatchLoss(nn.Module):
     tol, max_iter : float, int
         For regularised problems, as in `solve`.
 
-    `plan` holds the plans (k, m, n) of the last call.
+    `plan` holds the plans (k, m, n) of the last call; there are none of a sliced problem.
 
     >>> import torch, spadeful as sp
     >>> x, y = torch.zeros(4, 2, requires_grad=True), torch.ones(4, 2)
@@ -143,7 +146,7 @@ class MiniBatchLoss(nn.Module):
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Problem | Sliced,
         cost: Literal["sqeuclidean"] | JointCost | Callable[..., Any] = "sqeuclidean",
         n_batches: int = 1,
         *,
@@ -153,25 +156,33 @@ class MiniBatchLoss(nn.Module):
         max_iter: int = 10_000,
     ) -> None:
         super().__init__()
-        if not isinstance(problem, (Balanced, Partial, Unbalanced)):
-            raise TypeError(f"problem must be Balanced(), Partial(mass) or Unbalanced(tau). Got {problem!r} instead.")
+        if not isinstance(problem, (Balanced, Partial, Unbalanced, Sliced)):
+            raise TypeError(
+                "problem must be Balanced(), Partial(mass), Unbalanced(tau) or Sliced(problem). "
+                f"Got {problem!r} instead."
+            )
+        solved = problem.problem if isinstance(problem, Sliced) else problem
+        if solved is not problem and cost != "sqeuclidean":
+            raise ValueError(f"cost must be left out for Sliced, which has one of its own. Got {cost!r} instead.")
         if cost != "sqeuclidean" and not callable(cost):
             raise ValueError(f"cost must be 'sqeuclidean', a JointCost or a function. Got {cost!r} instead.")
         if isinstance(n_batches, bool) or not hasattr(n_batches, "__index__") or n_batches < 1:
             raise ValueError(f"n_batches must be a whole number of at least 1. Got {n_batches!r} instead.")
-        if schedule is not None and not isinstance(problem, Partial):
+        if schedule is not None and not isinstance(solved, Partial):
             raise ValueError(f"schedule is of the mass of a Partial problem. Got the problem {problem!r} instead.")
         self.problem, self.cost, self.n_batches, self.schedule = problem, cost, int(n_batches), schedule
         self.gather, self.tol, self.max_iter = bool(gather), tol, max_iter
         # Numbers travel as a tensor: were they constants, a compiled graph would be made anew for every mass.
-        self._kind, numbers = taken_apart(problem)
+        self._kind, numbers = taken_apart(solved)
         with torch.inference_mode(False):
+            self._iteration = torch.tensor(0, device="cpu")
             self._numbers = torch.tensor(numbers, dtype=torch.float64, device="cpu")
         self.plan: Tensor | None = None
         self.at(0)
 
     def at(self, iteration: int) -> MiniBatchLoss:
-        """Set the mass to that of an iteration, where there is a schedule."""
+        """Set the mass to that of an iteration, where there is a schedule, and the directions of a sliced problem."""
+        self._iteration.fill_(iteration)
         if self.schedule is not None:
             self._numbers[0] = Partial(self.schedule(iteration)).mass
         return self
@@ -196,6 +207,8 @@ class MiniBatchLoss(nn.Module):
         batches = [None if x is None else self._split(name, x) for name, x in given.items()]
         device = source.device.type
         with torch.autocast("cpu" if device == "meta" else device, enabled=False):
+            if isinstance(self.problem, Sliced):
+                return self._slice(self.problem, *batches)  # type: ignore[arg-type]
             terms = self._terms(*batches)  # type: ignore[arg-type]
             cost = torch.stack(list(terms.values())).sum(0) if len(terms) > 1 else next(iter(terms.values()))
             detached = [term.detach() for term in terms.values()]
@@ -217,6 +230,24 @@ class MiniBatchLoss(nn.Module):
             )
         full = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         return full.reshape(self.n_batches, len(x) // self.n_batches, *x.shape[1:])
+
+    def _slice(self, asked: Sliced, source: Tensor, target: Tensor, *others: Tensor | None) -> Tensor:
+        if others:
+            raise ValueError("A sliced problem takes points alone. Got labels or logits too.")
+        source, target = source.flatten(2), target.flatten(2)
+        if source.shape[2] != target.shape[2]:
+            raise ValueError(
+                "source and target must have the same number of dimensions. "
+                f"Got {source.shape[2]} and {target.shape[2]} instead."
+            )
+        fixed = source.detach(), target.detach()
+        numbers = self._numbers, self._iteration.clone()
+        value: Tensor
+        value, *gradients = slice_batches(*fixed, *numbers, asked.n_projections, asked.p, asked.seed)
+        self._iteration += 1
+        for points, still, gradient in zip((source, target), fixed, gradients, strict=True):
+            value = value + (gradient * (points - still)).sum()  # nothing is added but the gradient
+        return value
 
     def _terms(self, source: Tensor, target: Tensor, *others: Tensor | None) -> dict[str, Tensor]:
         if self.cost == "sqeuclidean":
@@ -302,3 +333,26 @@ def transport_plan(
 @transport_plan.register_fake
 def _(cost: Tensor, numbers: Tensor, kind: str, terms: list[Tensor], names: str, tol: float, max_iter: int) -> Tensor:
     return cost.new_empty(cost.shape, dtype=cost.dtype if cost.is_floating_point() else torch.float64)
+
+
+@torch.library.custom_op("spadeful::slice_batches", mutates_args=())
+def slice_batches(
+    source: Tensor, target: Tensor, numbers: Tensor, iteration: Tensor, n_projections: int, p: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean sliced cost of mini-batches (k, m, d) and (k, n, d), and its gradients in them, the plans held fixed."""
+    asked = Sliced(Balanced(), n_projections, p, seed)  # type: ignore[arg-type]
+    towards = directions(asked, source.shape[2], int(iteration))
+    found = [
+        slice_points(x, y, float(numbers[0]), p, towards, all_cores(), ("source", "target"))
+        for x, y in zip(to_numpy(source), to_numpy(target), strict=True)
+    ]
+    values, gradients = zip(*found, strict=True)
+    of_source, of_target = (np.stack(each) / len(found) for each in zip(*gradients, strict=True))
+    return like(np.mean(values), source), like(of_source, source), like(of_target, target)
+
+
+@slice_batches.register_fake
+def _(
+    source: Tensor, target: Tensor, numbers: Tensor, iteration: Tensor, n_projections: int, p: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    return source.new_empty(()), torch.empty_like(source), torch.empty_like(target)

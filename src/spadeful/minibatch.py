@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spadeful.aggregate import MiniBatchPlan
 from spadeful.batches import Subsets, sampled
-from spadeful.costs import Cost, check_cost, read_points
+from spadeful.costs import Cost, check_cost, read_both
 from spadeful.engine import Engine
 from spadeful.entropic import NotConverged
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced, check_mass
@@ -206,13 +205,6 @@ def full_minibatch(
     engine = Engine(x, y, problem, cost, (of_x, of_y), n_jobs, tol, max_iter, None, False, settings)
     i, j = (grid.ravel() for grid in np.meshgrid(np.arange(of_x.count), np.arange(of_y.count), indexing="ij"))
     return engine.run(i, j, np.full((of_x.count, of_y.count), 1 / pairs), keep_plan)
-
-
-def read_both(x: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    x, y = read_points(x, "x"), read_points(y, "y")
-    if x.shape[1] != y.shape[1]:
-        raise ValueError(f"x and y must have the same number of dimensions. Got {x.shape[1]} and {y.shape[1]} instead.")
-    return x, y
 
 
 def is_pair(labels: Any) -> bool:

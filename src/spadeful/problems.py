@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Literal
 
 #: Masses this close to 1 are 1: sums of weights, as users form them, miss it by as much.
@@ -123,3 +123,43 @@ class Unbalanced:
 
 
 Problem = Balanced | Partial | Unbalanced
+
+
+@dataclass(frozen=True)
+class Sliced:
+    r"""Transport of the points' projections onto random lines, as the mean over the lines.
+
+    .. math:: \frac1L \sum_{l=1}^L \mathrm{POT}_s(\theta_l^\top X, \theta_l^\top Y)
+              \quad\text{with the cost}\quad |\theta_l^\top x - \theta_l^\top y|^p
+
+    for L directions :math:`\theta_l` drawn uniformly from the sphere; partial, it is that of Bonneel and Coeurjolly
+    (2019). It takes points, not a cost: see `sliced` and `MiniBatchLoss`.
+
+    >>> Sliced(Partial(mass=0.9), n_projections=50)
+    Sliced(problem=Partial(mass=0.9, reg=0.0), n_projections=50, p=2, seed=0)
+    """
+
+    problem: Balanced | Partial
+    n_projections: int = 100
+    p: Literal[1, 2] = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.problem, (Balanced, Partial)) or self.problem.reg > 0:
+            raise TypeError(
+                "The 'problem' parameter of Sliced must be Balanced() or Partial(mass), without reg. "
+                f"Got {self.problem!r} instead."
+            )
+        for name, least in (("n_projections", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+                rule = f"The '{name}' parameter of Sliced must be a whole number of at least {least}."
+                raise ValueError(f"{rule} Got {value!r} instead.")
+            object.__setattr__(self, name, int(value))
+        if isinstance(self.p, bool) or self.p not in (1, 2):
+            raise ValueError(f"The 'p' parameter of Sliced must be 1 or 2. Got {self.p!r} instead.")
+        object.__setattr__(self, "p", int(self.p))
+
+    @property
+    def mass(self) -> float:
+        return self.problem.mass if isinstance(self.problem, Partial) else 1.0

@@ -8,7 +8,7 @@ from typing import Any
 from spadeful.entropic import solve_entropic
 from spadeful.exact import solve_exact
 from spadeful.plan import Plan
-from spadeful.problems import Balanced, Partial, Problem, Unbalanced, is_number
+from spadeful.problems import Balanced, Partial, Problem, Sliced, Unbalanced, is_number
 from spadeful.threads import check_threads
 from spadeful.unbalanced import solve_unbalanced
 
@@ -63,6 +63,8 @@ def solve(
     >>> round(plan.value, 3), plan.converged
     (5.348, True)
     """
+    if isinstance(problem, Sliced):
+        raise TypeError(f"problem must be one that takes a cost. Got {problem!r}, which takes points: see sliced.")
     if threads is not None:
         threads = check_threads(threads)
     check_limits(tol, max_iter)
