@@ -40,6 +40,7 @@ bench: .venv/dev.stamp .venv/core.stamp ## measure speed and memory against othe
 	$(BIN)/python benchmarks/run.py --force
 	$(BIN)/python benchmarks/entropic.py --force
 	$(BIN)/python benchmarks/minibatch.py --force
+	$(BIN)/python benchmarks/sliced.py --force
 	$(BIN)/python benchmarks/readme.py
 	$(BIN)/python benchmarks/summary.py
 	$(BIN)/python benchmarks/scale.py

@@ -93,6 +93,18 @@ def test_mini_batches_are_measured_and_documented(tmp_path):
     assert (tmp_path / "pictures" / "minibatch.png").stat().st_size > 10_000
 
 
+def test_lines_are_measured_and_agree(tmp_path):
+    command = [sys.executable, RUN.with_name("sliced.py"), "--quick", "--output", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "sliced.json").read_text())
+    assert len(results["lines"]) == 8
+    for case in results["lines"]:
+        assert "10000" in case["seconds"]["every mass"]
+        assert min(spent for each in case["seconds"].values() for spent in each.values()) > 0
+    assert len(results["goals"]) == 4
+
+
 @pytest.mark.torch
 @pytest.mark.skipif(not all(map(importlib.util.find_spec, ADAPTING)), reason=f"needs all of {', '.join(ADAPTING)}")
 def test_iterations_of_adaptation_are_split_into_their_parts(tmp_path):
