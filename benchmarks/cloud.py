@@ -122,8 +122,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     x, y = (np.load(case[name], mmap_mode="r") for name in "xy")
     sp.minibatch(x[:64], y[:64], sp.Partial(0.5), 8, 8)  # loading code takes time too, but once
     spent: dict[str, float] = {}
-    engine.batch_costs = timed(engine.batch_costs, spent, "cost")
-    engine.solve = timed(engine.solve, spent, "solve")
+    engine.solve_pairs = timed(engine.solve_pairs, spent, "costs and solver")
     aggregate.PlanSum._add_up = timed(aggregate.PlanSum._add_up, spent, "add up")
     asked = [(n, k) for n in case["sizes"] or [len(x)] for k in case["ks"] for _ in range(case["repeats"])]
     runs = [measure_run(x[:n], y[:n], case, k, spent) for n, k in asked]

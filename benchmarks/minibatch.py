@@ -64,7 +64,7 @@ def best(measured: dict[str, Any], clock: str) -> dict[tuple[int, int], dict[str
 
 
 def share(r: dict[str, Any]) -> float:
-    return (r["inside"]["cost"] + r["inside"]["solve"]) / r["wall"]
+    return r["inside"]["costs and solver"] / r["wall"]
 
 
 def measure_large(folder: Path, n: int, m: int, k: int, rival: int) -> dict[str, Any]:

@@ -469,9 +469,13 @@ bool Assignment::match_some(std::size_t size, Watch& watch) {
         price_before = std::exchange(pair_price_, pair_price_ + step);
         matched_before = matched;
     }
+    resize(size, watch);
+    return true;
+}
+
+void Assignment::resize(std::size_t size, Watch& watch) {
     while (matched_ < size) grow(watch);
     while (matched_ > size) shrink(watch);
-    return true;
 }
 
 // Whether the rows' costs differ much less than the columns', judged by a few columns and rows.

@@ -29,8 +29,9 @@ public:
     // false, with nothing done, if an entry is not finite or beyond 1e304, or if fewer than n pairs are asked for and
     // costs are tied so often, as where points repeat, that following the mass path is quicker.
     bool solve(const double* cost, std::size_t n, std::size_t size, Watch& watch);
-    // The optimal matching with one pair more.
+    // The optimal matching with one pair more, or with any number of them: best if there are a few more.
     void grow(Watch& watch);
+    void resize(std::size_t size, Watch& watch);
 
     // The column of a row, or -1 if it has none.
     std::int32_t column_of(std::size_t row) const { return (turned_ ? mate_of_column_ : mate_of_row_)[row]; }

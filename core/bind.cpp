@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +18,7 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -82,6 +84,11 @@ public:
         problem_stride_ = batch_ ? array.stride(0) : 0;
     }
 
+    // What reads them, one a thread.
+    auto reader(std::size_t) const {
+        return [this, buffer = std::vector<double>()](std::size_t k) mutable { return read(k, buffer); };
+    }
+
     const double* read(std::size_t k, std::vector<double>& buffer) const {
         if (is_float_) return copy(static_cast<const float*>(array_.data()), k, buffer);
         const auto* data = static_cast<const double*>(array_.data());
@@ -115,7 +122,7 @@ std::string text(double x) { return nb::cast<std::string>(nb::str(nb::float_(x))
 
 // Runs f and gives its failures the words that a user needs. `where` names the problem of a batch.
 template <class F>
-void with_words(const std::string& where, double mass, F&& f) {
+void with_words(const std::string& where, F&& f) {
     try {
         f();
     } catch (const BadEntry& bad) {
@@ -125,7 +132,7 @@ void with_words(const std::string& where, double mass, F&& f) {
         throw nb::value_error((rule + ". Got " + text(bad.value) + " at cost" + at + " instead.").c_str());
     } catch (const Infeasible& bad) {
         const std::string of = where.empty() ? "" : " for cost[" + where.substr(0, where.find(',')) + "]";
-        throw nb::value_error(("The mass " + text(mass) + " cannot be transported" + of +
+        throw nb::value_error(("The mass " + text(bad.mass) + " cannot be transported" + of +
                                ": the forbidden pairs (inf) leave room for at most " + text(bad.largest) +
                                ". Ask for at most that mass, or allow more pairs.").c_str());
     } catch (const Interrupted&) {
@@ -196,7 +203,7 @@ Failure share_out(std::size_t count, std::size_t threads, Make&& make) {
 // The same without the interpreter's lock, for workers that can only be interrupted.
 template <class Make>
 void share_out_quietly(std::size_t count, std::size_t threads, Make&& make) {
-    with_words("", 1.0, [&] {
+    with_words("", [&] {
         nb::gil_scoped_release release;
         if (const Failure failure = share_out(count, threads, make); failure.what) std::rethrow_exception(failure.what);
     });
@@ -226,38 +233,46 @@ private:
     std::unique_ptr<T> solver_;
 };
 
-Answers solve(const Array& cost, double mass, const std::optional<Vector>& a, const std::optional<Vector>& b,
-              std::size_t threads, double ceiling, bool along_path) {
-    const Request request{mass, ceiling, along_path};
-    const Costs costs(cost);
-    const Units units(costs.m, costs.n, data_or_null(a), data_or_null(b));
-    Answers answers;
-    answers.m = costs.m;
-    answers.n = costs.n;
-    answers.batch = costs.batch();
-    answers.each.resize(costs.count);
-    if (costs.batch()) {
-        Failure failure;
-        {
-            nb::gil_scoped_release release;
-            failure = share_out(costs.count, threads, [&] {
-                return [&, solver = Solver(), buffer = std::vector<double>()](std::size_t k, Watch& watch) mutable {
-                    answers.each[k] = solver.solve(costs.read(k, buffer), costs.m, costs.n, units, request, watch);
-                };
-            });
-        }
-        if (failure.what)
-            with_words(std::to_string(failure.problem) + ", ", mass, [&] { std::rethrow_exception(failure.what); });
-    } else {
-        with_words("", mass, [&] {
-            nb::gil_scoped_release release;
-            Borrowed<Solver> solver(costs.m * costs.n);
-            std::vector<double> buffer;
-            SignalWatch watch;
-            answers.each[0] = solver->solve(costs.read(0, buffer), costs.m, costs.n, units, request, watch);
+// Problems that are read one at a time, each solved for every mass; the answers to one follow each other.
+template <class Problems>
+Answers solve_each(const Problems& problems, const Units& units, const Request& request, std::size_t threads) {
+    if (request.masses.empty()) throw nb::value_error("there must be at least one mass");
+    const std::size_t masses = request.masses.size();
+    Answers answers{std::vector<Answer>(problems.count * masses), problems.m, problems.n, true};
+    Failure failure;
+    {
+        nb::gil_scoped_release release;
+        failure = share_out(problems.count, threads, [&] {
+            return [&, solver = Solver(), read = problems.reader(threads)](std::size_t k, Watch& watch) mutable {
+                solver.solve(read(k), problems.m, problems.n, units, request, &answers.each[k * masses], watch);
+            };
         });
     }
+    if (failure.what) with_words(std::to_string(failure.problem) + ", ", [&] { std::rethrow_exception(failure.what); });
     return answers;
+}
+
+Answers solve(const Array& cost, double mass, const std::optional<Vector>& a, const std::optional<Vector>& b,
+              std::size_t threads, double ceiling, bool along_path) {
+    const Request request({mass}, ceiling, along_path);
+    const Costs costs(cost);
+    const Units units(costs.m, costs.n, data_or_null(a), data_or_null(b));
+    if (costs.batch()) return solve_each(costs, units, request, threads);
+    Answers answers{std::vector<Answer>(1), costs.m, costs.n, false};
+    with_words("", [&] {
+        nb::gil_scoped_release release;
+        Borrowed<Solver> solver(costs.m * costs.n);
+        std::vector<double> buffer;
+        SignalWatch watch;
+        solver->solve(costs.read(0, buffer), costs.m, costs.n, units, request, answers.each.data(), watch);
+    });
+    return answers;
+}
+
+Answers solve_masses(const Array& cost, const std::vector<double>& masses, std::size_t threads) {
+    const Costs costs(cost);
+    if (!costs.batch()) throw nb::value_error("costs must have three dimensions");
+    return solve_each(costs, Units(costs.m, costs.n, nullptr, nullptr), Request(masses), threads);
 }
 
 template <class T>
@@ -334,7 +349,7 @@ std::unique_ptr<Path> path(const Array& cost, const std::optional<Vector>& a, co
     const Costs costs(cost);
     const Units units(costs.m, costs.n, data_or_null(a), data_or_null(b));
     std::unique_ptr<Path> result;
-    with_words("", 1.0, [&] {
+    with_words("", [&] {
         nb::gil_scoped_release release;
         std::vector<double> buffer;
         SignalWatch watch;
@@ -417,33 +432,63 @@ Points points_of(const Array& array) {
 
 using Which = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-// Writes the costs (k, m, n) between the points of k pairs of batches; returns the first pair that holds a point
-// which is not finite, or k.
-std::size_t distances(const Array& x, const Array& y, const Which& rows, const Which& columns, const std::string& metric,
-                      const Plans& out, std::size_t threads) {
-    const Points from = points_of(x), to = points_of(y);
-    const std::size_t k = rows.shape(0), m = rows.shape(1), n = columns.shape(1);
-    if (columns.shape(0) != k || out.shape(0) != k || out.shape(1) != m || out.shape(2) != n || from.dimension != to.dimension)
-        throw nb::value_error("points, batches and costs must have shapes that fit");
-    for (const auto& [which, count] : {std::pair(&rows, x.shape(0)), std::pair(&columns, y.shape(0))})
-        for (std::size_t i = 0; i < which->size(); ++i)
-            if (which->data()[i] < 0 || which->data()[i] >= static_cast<std::int64_t>(count))
-                throw nb::index_error("a batch names a point that is not there");
-    const Metric kind = metric == "euclidean" ? Metric::euclidean : metric == "cosine" ? Metric::cosine : Metric::squared_euclidean;
-    std::atomic<std::size_t> bad{k};
-    share_out_quietly(k, threads, [&] {
-        return [&, work = Distances()](std::size_t p, Watch&) mutable {
-            const std::size_t then = p + threads;  // most likely this thread's next
-            const std::int64_t* next_rows = then < k ? rows.data() + then * m : nullptr;
-            const std::int64_t* next_columns = then < k ? columns.data() + then * n : nullptr;
-            if (work.measure(from, rows.data() + p * m, m, to, columns.data() + p * n, n, kind, out.data() + p * m * n,
-                             next_rows, next_columns))
-                return;
-            std::size_t first = bad;
-            while (p < first && !bad.compare_exchange_weak(first, p)) {}
+// A pair of batches holds a point that is not finite, or beyond 1e150.
+struct BadPair : std::runtime_error {
+    explicit BadPair(std::size_t pair) : std::runtime_error(std::to_string(pair)) {}
+};
+
+// Pairs of batches of points, measured one at a time.
+class Pairs {
+public:
+    Pairs(const Array& x, const Array& y, const Which& rows, const Which& columns, const std::string& metric)
+        : count(rows.shape(0)), m(rows.shape(1)), n(columns.shape(1)), x_(x), y_(y), rows_(rows), columns_(columns),
+          from_(points_of(x)), to_(points_of(y)),
+          metric_(metric == "euclidean" ? Metric::euclidean : metric == "cosine" ? Metric::cosine : Metric::squared_euclidean) {
+        if (columns.shape(0) != count || from_.dimension != to_.dimension)
+            throw nb::value_error("points and batches must have shapes that fit");
+        for (const auto& [which, points] : {std::pair(&rows, x.shape(0)), std::pair(&columns, y.shape(0))})
+            for (std::size_t i = 0; i < which->size(); ++i)
+                if (which->data()[i] < 0 || which->data()[i] >= static_cast<std::int64_t>(points))
+                    throw nb::index_error("a batch names a point that is not there");
+    }
+
+    void measure(std::size_t k, std::size_t threads, Distances& work, double* cost) const {
+        const std::size_t then = k + threads;  // most likely this thread's next
+        const bool good = work.measure(from_, rows_.data() + k * m, m, to_, columns_.data() + k * n, n, metric_, cost,
+                                       then < count ? rows_.data() + then * m : nullptr,
+                                       then < count ? columns_.data() + then * n : nullptr);
+        if (!good) throw BadPair(k);
+    }
+
+    // What measures them, one a thread: the costs stay in its cache while they are solved.
+    auto reader(std::size_t threads) const {
+        return [this, threads, work = Distances(), cost = std::vector<double>(m * n)](std::size_t k) mutable {
+            measure(k, threads, work, cost.data());
+            return static_cast<const double*>(cost.data());
+        };
+    }
+
+    std::size_t count, m, n;
+
+private:
+    Array x_, y_;  // kept while they are read
+    Which rows_, columns_;
+    Points from_, to_;
+    Metric metric_;
+};
+
+void measure_pairs(const Pairs& pairs, const Plans& out, std::size_t threads) {
+    if (out.shape(0) != pairs.count || out.shape(1) != pairs.m || out.shape(2) != pairs.n)
+        throw nb::value_error("the costs must have the shape (k, m, n) of the batches");
+    share_out_quietly(pairs.count, threads, [&] {
+        return [&, work = Distances()](std::size_t k, Watch&) mutable {
+            pairs.measure(k, threads, work, out.data() + k * pairs.m * pairs.n);
         };
     });
-    return bad;
+}
+
+Answers solve_pairs(const Pairs& pairs, const std::vector<double>& masses, std::size_t threads) {
+    return solve_each(pairs, Units(pairs.m, pairs.n, nullptr, nullptr), Request(masses), threads);
 }
 
 using Lines = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -494,7 +539,7 @@ LineAnswers lines(const Lines& x, const Lines& y, double mass, int p, std::size_
 nb::tuple line_path(const Vector& x, const Vector& y, int p) {
     Line line(power_of(p));
     std::vector<LineStep> steps;
-    with_words("", 1.0, [&] {
+    with_words("", [&] {
         nb::gil_scoped_release release;
         SignalWatch watch;
         line.place(x.data(), x.shape(0), 1, y.data(), y.shape(0), 1);
@@ -552,9 +597,15 @@ NB_MODULE(_core, m) {
           fresh, "Write exp(-costs / reg + rows + columns + totals), and return the sums.");
     m.def("round_plans", &round_plans, "plans"_a, "a"_a, "b"_a, "mass"_a, "fill"_a, "threads"_a,
           "Make plans feasible in place: rows at most a, columns at most b, of that mass if any pair may be filled.");
-    m.def("distances", &distances, "x"_a, "y"_a, "rows"_a, "columns"_a, "metric"_a, "out"_a, "threads"_a,
-          "Write the costs between batches of points: 'sqeuclidean', 'euclidean' or 'cosine'. Returns the first pair of "
-          "batches with a point that is not finite, or their number.");
+    m.def("solve_masses", &solve_masses, "costs"_a, "masses"_a, "threads"_a,
+          "Solve each of a batch (k, m, n) for each of some masses: k times as many answers.");
+    nb::exception<BadPair>(m, "BadPair");
+    nb::class_<Pairs>(m, "Pairs", "Pairs of batches of points; the metric is 'sqeuclidean', 'euclidean' or 'cosine'.")
+        .def(nb::init<const Array&, const Array&, const Which&, const Which&, const std::string&>(), "x"_a, "y"_a,
+             "rows"_a, "columns"_a, "metric"_a)
+        .def("measure", &measure_pairs, "out"_a, "threads"_a,
+             "Write the costs (k, m, n). Raises BadPair with the number of the first that holds a point not finite.")
+        .def("solve", &solve_pairs, "masses"_a, "threads"_a, "The same as solve_masses of the costs, without storing them.");
     nb::class_<LineAnswers>(m, "LineAnswers", "Optimal partial plans on each of some lines.")
         .def_prop_ro("values", [](const LineAnswers& a) { return copy_of(a.values); }, fresh)
         .def_prop_ro("triplets", [](const LineAnswers& a) {

@@ -88,7 +88,10 @@ std::size_t Forest::Queue::find(double key) const {
     return kernels().find(key_.data(), key, start, start + block_size);
 }
 
-void Forest::start(const double* cost, std::size_t m, std::size_t n) {
+void Forest::start(const double* cost, std::size_t m, std::size_t n, const std::vector<std::int64_t>& supply,
+                   const std::vector<std::int64_t>& demand) {
+    supply_ = supply;
+    demand_ = demand;
     cost_ = cost;
     m_ = m;
     n_ = n;
@@ -242,12 +245,7 @@ void Forest::fell(std::size_t root) {
     if (supply_[root] == 0) leave(root);
 }
 
-Forest::Outcome Forest::solve(const double* cost, std::size_t m, std::size_t n, const std::vector<std::int64_t>& supply,
-                              const std::vector<std::int64_t>& demand, const Limits& limits, bool keep_path,
-                              Watch& watch) {
-    supply_ = supply;
-    demand_ = demand;
-    start(cost, m, n);
+Forest::Outcome Forest::grow(const Limits& limits, bool keep_path, Watch& watch) {
     while (sent_ < limits.target) {
         watch.tick();
         // At the same price a column with room comes first: it ends a path that others would only lengthen.

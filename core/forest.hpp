@@ -70,13 +70,15 @@ public:
     enum class Outcome { done, infeasible };
 
     struct Limits {
-        std::int64_t target;        // units to send
+        std::int64_t target;        // units to have sent in all
         double ceiling = infinity;  // send none at a higher price than this
     };
 
-    // cost: m x n, no NaN, no -inf; inf forbids a pair. `keep_path` records segments and links.
-    Outcome solve(const double* cost, std::size_t m, std::size_t n, const std::vector<std::int64_t>& supply,
-                  const std::vector<std::int64_t>& demand, const Limits& limits, bool keep_path, Watch& watch);
+    // cost: m x n, no NaN, no -inf; inf forbids a pair.
+    void start(const double* cost, std::size_t m, std::size_t n, const std::vector<std::int64_t>& supply,
+               const std::vector<std::int64_t>& demand);
+    // Sends more, up to the target. `keep_path` records segments and links.
+    Outcome grow(const Limits& limits, bool keep_path, Watch& watch);
 
     std::int64_t sent() const { return sent_; }
     double price() const { return lambda_; }
@@ -102,7 +104,6 @@ private:
         std::size_t n_ = 0;
     };
 
-    void start(const double* cost, std::size_t m, std::size_t n);
     void key(std::size_t j, double value);
     bool refresh(std::size_t j);
     void join(std::size_t j);

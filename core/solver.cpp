@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 namespace spadeful {
 
@@ -39,10 +40,10 @@ std::vector<Entry> to_mass(const std::vector<Flow>& flows, const Units& units) {
 }
 
 double value_of(const std::vector<Entry>& entries, const double* cost, std::size_t n) {
-    Sum sum;
+    double sum = 0;
     for (const Entry& e : entries)
-        sum.add(cost[static_cast<std::size_t>(e.row) * n + static_cast<std::size_t>(e.column)] * e.mass);
-    return sum.value();
+        sum += cost[static_cast<std::size_t>(e.row) * n + static_cast<std::size_t>(e.column)] * e.mass;
+    return sum;
 }
 
 // Costs beyond this could overflow when they are added up along a path.
@@ -93,19 +94,39 @@ std::int64_t Units::of_mass(double mass) const {
     return std::clamp<std::int64_t>(units, 1, total);
 }
 
-Answer Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units& units,
-                     const Request& request, Watch& watch) {
-    const std::int64_t target = units.of_mass(request.mass);
-    if (units.each > 0 && target >= units.each && !request.along_path && request.ceiling == infinity) {
-        const auto pairs = static_cast<std::size_t>(target / units.each);
-        if (assignment_.solve(cost, n, pairs, watch)) return from_assignment(cost, n, target % units.each, units, watch);
-    }
+Request::Request(std::vector<double> masses, double ceiling, bool along_path)
+    : masses(std::move(masses)), order(this->masses.size()), ceiling(ceiling), along_path(along_path) {
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(), [&](std::size_t k, std::size_t l) { return this->masses[k] < this->masses[l]; });
+}
+
+void Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units& units, const Request& request,
+                   Answer* answers, Watch& watch) {
+    if (by_matchings(cost, n, units, request, answers, watch)) return;
     check(cost, m, n);
-    const Forest::Outcome outcome =
-        forest_.solve(cost, m, n, units.supply, units.demand, {target, request.ceiling}, false, watch);
-    if (outcome == Forest::Outcome::infeasible && !is_rounding(target - forest_.sent(), units))
-        throw Infeasible{units.mass(forest_.sent())};
-    return from_forest(cost, units);
+    forest_.start(cost, m, n, units.supply, units.demand);
+    for (const std::size_t k : request.order) {
+        const std::int64_t target = units.of_mass(request.masses[k]);
+        const Forest::Outcome outcome = forest_.grow({target, request.ceiling}, false, watch);
+        if (outcome == Forest::Outcome::infeasible && !is_rounding(target - forest_.sent(), units))
+            throw Infeasible{request.masses[k], units.mass(forest_.sent())};
+        answers[k] = from_forest(cost, units);
+    }
+}
+
+// One matching that grows from mass to mass. False, with nothing done, if there is none or the forest is quicker.
+bool Solver::by_matchings(const double* cost, std::size_t n, const Units& units, const Request& request,
+                          Answer* answers, Watch& watch) {
+    if (units.each == 0 || request.along_path || request.ceiling < infinity) return false;
+    const auto target = [&](std::size_t k) { return units.of_mass(request.masses[k]); };
+    const auto pairs = [&](std::size_t k) { return static_cast<std::size_t>(target(k) / units.each); };
+    const std::size_t first = pairs(request.order.front());
+    if (first == 0 || !assignment_.solve(cost, n, first, watch)) return false;
+    for (const std::size_t k : request.order) {
+        assignment_.resize(pairs(k), watch);
+        answers[k] = from_assignment(cost, n, target(k) % units.each, units, watch);
+    }
+    return true;
 }
 
 Answer Solver::from_forest(const double* cost, const Units& units) const {
@@ -156,7 +177,8 @@ Path::Path(const double* cost, std::size_t m, std::size_t n, const Units& units,
     : units(units), rows(m), columns(n), masses{0.0}, values{0.0} {
     check(cost, m, n);
     Forest forest;
-    forest.solve(cost, m, n, units.supply, units.demand, {units.total}, true, watch);
+    forest.start(cost, m, n, units.supply, units.demand);
+    forest.grow({units.total}, true, watch);
     std::int64_t sent = 0;
     Sum value;
     for (const Segment& segment : forest.segments) {

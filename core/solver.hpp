@@ -42,21 +42,28 @@ struct BadEntry {  // NaN, -inf, or finite but beyond 1e304
 };
 
 struct Infeasible {
-    double largest;  // the largest mass that can be sent
+    double mass;     // that was asked for
+    double largest;  // that can be sent
 };
 
 struct Request {
-    double mass;
-    double ceiling = infinity;  // the highest price to pay for mass, of which less is sent then
-    bool along_path = false;    // only by the forest, whatever is quicker
+    explicit Request(std::vector<double> masses, double ceiling = infinity, bool along_path = false);
+
+    std::vector<double> masses;      // at least one
+    std::vector<std::size_t> order;  // from the smallest to the largest
+    double ceiling;                  // the highest price to pay for mass, of which less is sent then
+    bool along_path;                 // only by the forest, whatever is quicker
 };
 
 class Solver {
 public:
-    // cost: m x n, row after row. Throws BadEntry, Infeasible or Interrupted.
-    Answer solve(const double* cost, std::size_t m, std::size_t n, const Units& units, const Request& request, Watch& watch);
+    // cost: m x n, row after row. Writes an answer for each mass. Throws BadEntry, Infeasible or Interrupted.
+    void solve(const double* cost, std::size_t m, std::size_t n, const Units& units, const Request& request,
+               Answer* answers, Watch& watch);
 
 private:
+    bool by_matchings(const double* cost, std::size_t n, const Units& units, const Request& request, Answer* answers,
+                      Watch& watch);
     Answer from_forest(const double* cost, const Units& units) const;
     Answer from_assignment(const double* cost, std::size_t n, std::int64_t rest, const Units& units, Watch& watch);
 

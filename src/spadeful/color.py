@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from spadeful.arrays import Floats, open_array
 from spadeful.batches import Indices, sampled
-from spadeful.engine import Engine, Masses
+from spadeful.engine import Engine
 from spadeful.files import replacing
 from spadeful.minibatch import check_count, describe
+from spadeful.pairs import Masses
 from spadeful.problems import Partial, Problem, check_mass
 from spadeful.progress import progress_bar
 from spadeful.threads import all_cores

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -59,18 +60,32 @@ def batch_costs(
     if callable(cost):
         return np.stack([function_cost(cost, x[r], y[c]) for r, c in zip(rows, cols, strict=True)])
     costs = np.empty((*rows.shape, cols.shape[1])) if out is None else out
+    with measured_pairs(x, y, rows, cols, cost) as pairs:
+        pairs.measure(costs, threads)
+    return costs
+
+
+@contextmanager
+def measured_pairs(x: NDArray[Any], y: NDArray[Any], rows: Indices, cols: Indices, cost: str) -> Iterator[_core.Pairs]:
+    """What measures pairs of batches in the core; a point that it refuses is named."""
     sides = []
     for points, which in ((x, rows), (y, cols)):
-        if points.dtype in (np.float32, np.float64) and points.flags.aligned:
+        if is_read_in_place(points):
             sides.append((points, which))
         else:  # only the points of these batches are converted
             sides.append((to_floats(points[which.ravel()], "points"), np.arange(which.size).reshape(which.shape)))
     (from_points, from_which), (to_points, to_which) = sides
-    bad = _core.distances(from_points, to_points, from_which, to_which, cost, costs, threads)
-    if bad < len(rows):
+    try:
+        yield _core.Pairs(from_points, to_points, from_which, to_which, cost)
+    except _core.BadPair as error:
+        bad = int(str(error))
         refuse_points(x, rows[bad], "x")
         refuse_points(y, cols[bad], "y")
-    return costs
+
+
+def is_read_in_place(points: NDArray[Any]) -> bool:
+    """Whether the core reads points where they lie."""
+    return points.dtype in (np.float32, np.float64) and points.flags.aligned
 
 
 def function_cost(cost: Callable[[Any, Any], Any], x: NDArray[Any], y: NDArray[Any]) -> Floats:

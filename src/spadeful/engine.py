@@ -20,9 +20,9 @@ from spadeful.aggregate import MiniBatchPlan, Part, PlanSum
 from spadeful.arrays import Floats
 from spadeful.batches import Batches, Indices
 from spadeful.checkpoint import Checkpoint
-from spadeful.costs import Cost, batch_costs
+from spadeful.costs import Cost, batch_costs, is_read_in_place
 from spadeful.entropic import NotConverged
-from spadeful.masspath import PathPlans, solve_masses
+from spadeful.pairs import Masses, PairPlans, solve_pairs
 from spadeful.plan import Plan
 from spadeful.problems import Problem, Unbalanced
 from spadeful.progress import progress_bar
@@ -37,10 +37,6 @@ CHUNKS_PER_TASK = 8
 READ = 1 << 26
 #: How often in a row, with nothing done in between, workers that died are replaced.
 ATTEMPTS = 3
-
-
-#: Several masses of exact partial transport, all from the mass path of a pair.
-Masses = tuple[float, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,29 +58,40 @@ class Job:
         return object.__sizeof__(self) + sum(int(group.nbytes) for side in groups for group in side)
 
     @property
+    def masses(self) -> Masses | None:
+        """Those to solve for, if the plan is exact and nothing but its mass is asked of it."""
+        if isinstance(self.problem, tuple):
+            return self.problem
+        if isinstance(self.problem, Unbalanced) or self.problem.reg > 0:
+            return None
+        return (getattr(self.problem, "mass", 1.0),)
+
+    @property
     def chunk(self) -> int:
-        """Pairs that are solved in one go."""
+        """Pairs whose costs are in memory at once."""
         size = self.batches_x.batch_size * self.batches_y.batch_size
         return max(8, min(1024, CHUNK // size))
 
     def run(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices) -> Part:
         """Solve the pairs of batches i of x and j of y; the plans of several masses follow each other."""
-        step = self.chunk
-        memory = np.empty((min(step, len(i)), self.batches_x.batch_size, self.batches_y.batch_size))
+        stored = self.masses is None or callable(self.cost) or not (is_read_in_place(x) and is_read_in_place(y))
+        step = self.chunk if stored else len(i)
+        memory = np.empty((min(self.chunk, len(i)), self.batches_x.batch_size, self.batches_y.batch_size))
         parts = [self._solve(x, y, i[at : at + step], j[at : at + step], memory) for at in range(0, len(i), step)]
         return Part(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _solve(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices, memory: Floats) -> Part:
         rows, cols = self.batches_x.draw(i), self.batches_y.draw(j)
-        costs = batch_costs(x, y, rows, cols, self.cost, self.threads, memory[: len(i)])
-        plan: Plan | PathPlans
-        if isinstance(self.problem, tuple):
-            plan, each = solve_masses(costs, self.problem, self.threads), len(self.problem)
-        else:
+        plan: Plan | PairPlans
+        if self.masses is None:
+            assert not isinstance(self.problem, tuple)
+            costs = batch_costs(x, y, rows, cols, self.cost, self.threads, memory[: len(i)])
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", NotConverged)  # said once, of all of them
                 plan = solve(costs, self.problem, tol=self.tol, max_iter=self.max_iter, threads=self.threads)
             each = 1
+        else:
+            plan, each = solve_pairs(x, y, rows, cols, self.cost, self.masses, self.threads), len(self.masses)
         if self.keep_plan:
             which, row, col, masses = plan.triplets
         else:

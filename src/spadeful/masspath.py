@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import chain
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from spadeful import _core
 from spadeful.arrays import Floats, precise, read_cost, read_weights
 from spadeful.exact import ExactAnswer
-from spadeful.plan import Indices, Plan, Triplets, matrices
+from spadeful.plan import Plan, Triplets, matrices
 from spadeful.problems import check_mass
 
 
@@ -59,18 +53,14 @@ class MassPath:
     def at(self, mass: float) -> Plan:
         """The optimal plan of a mass, read off the path."""
         mass = check_mass(mass, "at")
-        check_reached(self._path, mass)
+        largest = float(self._path.masses[-1])
+        if mass > largest + 1e-12:
+            raise ValueError(
+                f"The mass {mass} cannot be transported: the forbidden pairs (inf) leave room for at most "
+                f"{largest}. Ask for at most that mass, or allow more pairs."
+            )
         values = read_cost(self._cost, (2,))
         return Plan(self._cost, ExactAnswer(values, mass, self._weights, _Point(self, mass)))
-
-
-def check_reached(path: _core.Path, mass: float) -> None:
-    largest = float(path.masses[-1])
-    if mass > largest + 1e-12:
-        raise ValueError(
-            f"The mass {mass} cannot be transported: the forbidden pairs (inf) leave room for at most "
-            f"{largest}. Ask for at most that mass, or allow more pairs."
-        )
 
 
 class _Point:
@@ -121,37 +111,3 @@ def mass_path(cost: Any, a: Any = None, b: Any = None) -> MassPath:
     values = read_cost(cost, (2,))
     weights = read_weights(a, "a", values.shape[0]), read_weights(b, "b", values.shape[1])
     return MassPath(cost if hasattr(cost, "ndim") else values, weights, _core.path(values, *weights))
-
-
-class PathPlans(NamedTuple):
-    """The plans of some masses of each of a batch of costs, those of one cost after each other."""
-
-    value: Floats
-    converged: NDArray[np.bool_]
-    triplets: tuple[Indices, Indices, Indices, Floats]
-
-    @property
-    def objective(self) -> Floats:
-        return self.value
-
-
-def solve_masses(costs: Floats, masses: Sequence[float], threads: int) -> PathPlans:
-    """The optimal plans of some masses for each of a batch of costs (k, m, n), from one path each.
-
-    >>> import numpy as np
-    >>> solve_masses(np.array([[[0.0, 4.0], [1.0, 9.0]]]), (0.5, 0.75, 1.0), threads=1).value
-    array([0.  , 1.25, 2.5 ])
-    """
-
-    def plans(cost: Floats) -> tuple[Floats, list[Triplets]]:
-        path = _core.path(cost, None, None)
-        check_reached(path, max(masses))
-        return np.interp(masses, path.masses, path.values), [path.triplets(mass) for mass in masses]
-
-    with ThreadPoolExecutor(threads) as pool:  # one call a thread: a call a path would take a good part of its time
-        shares = pool.map(lambda share: list(map(plans, share)), np.array_split(costs, threads))
-        values, found = zip(*chain.from_iterable(shares), strict=True)
-    each = [triplets[1:] for of_one in found for triplets in of_one]
-    which = np.repeat(np.arange(len(each)), [len(rows) for rows, _, _ in each])
-    rows, cols, moved = map(np.concatenate, zip(*each, strict=True))
-    return PathPlans(np.concatenate(values), np.ones(len(each), dtype=np.bool_), (which, rows, cols, moved))

@@ -18,7 +18,7 @@ from spadeful.costs import Cost, check_cost, read_both
 from spadeful.engine import Engine
 from spadeful.entropic import NotConverged
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced, check_mass
-from spadeful.solve import solve
+from spadeful.solve import check_limits, solve
 
 #: Pairs of batches beyond which all of them are not enumerated.
 MOST_PAIRS = 1_000_000
@@ -104,6 +104,7 @@ def minibatch(
         raise TypeError(f"replace must be True or False. Got {replace!r} instead.")
     k, sizes = check_count(n_batches, "n_batches"), check_sizes(batch_size)
     seed = check_count(seed, "seed", least=0)
+    check_limits(tol, max_iter)
     pair = labels if is_pair(labels) else (labels, None)
     sides = [
         sampled(len(points), size, k, bool(replace), seed, side, its, name)
@@ -190,6 +191,7 @@ def full_minibatch(
     """
     x, y = read_both(x, y)
     check_cost(cost)
+    check_limits(tol, max_iter)
     sizes = check_sizes(batch_size)
     for points, size, name in zip((x, y), sizes, "xy", strict=True):
         if size > len(points):

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+import spadeful as sp
+from spadeful import _core
+from spadeful.costs import NAMES, batch_costs
+from spadeful.pairs import solve_pairs
+
+MASSES = (0.9, 0.31, 1.0, 0.33)  # in any order, also two within one point
+
+
+def pairs_of(m, n, k=20, size=200, dimension=3, levels=None):
+    rng = np.random.default_rng(m + n)
+    points = [rng.random((size, dimension)) for _ in range(2)]
+    if levels:
+        points = [np.round(p * levels) / levels for p in points]
+    which = [np.stack([rng.choice(size, c, replace=False) for _ in range(k)]) for c in (m, n)]
+    return (*points, *which)
+
+
+@pytest.mark.parametrize("cost", NAMES)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (30, 30), (20, 33)])
+def test_a_pair_is_measured_and_solved_as_in_two_steps(cost, dtype, m, n):
+    x, y, rows, cols = pairs_of(m, n)
+    x, y = x.astype(dtype), y.astype(dtype)
+    costs = batch_costs(x, y, rows, cols, cost, 1)
+    for mass in (1.0, 0.75, 1 / 3, 0.01):
+        expected = sp.solve(costs, sp.Partial(mass), threads=1)
+        for threads in (1, 3):
+            found = solve_pairs(x, y, rows, cols, cost, (mass,), threads)
+            assert found.value.tobytes() == expected.value.tobytes()
+            for one, other in zip(found.triplets, expected.triplets, strict=True):
+                assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("levels", [None, 4])  # colours that repeat take another algorithm
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (40, 40), (20, 33)])
+def test_several_masses_are_each_optimal(m, n, levels):
+    x, y, rows, cols = pairs_of(m, n, levels=levels)
+    costs = batch_costs(x, y, rows, cols, "sqeuclidean", 1)
+    k = len(rows)
+    for cost in ("sqeuclidean", lambda a, b: ((a[:, None] - b) ** 2).sum(axis=2)):
+        found = solve_pairs(x, y, rows, cols, cost, MASSES, 2)
+        which, row, col, moved = found.triplets
+        assert (np.diff(which) >= 0).all()
+        plans = np.zeros((k * len(MASSES), m, n))
+        plans[which, row, col] = moved
+        plans = plans.reshape(k, len(MASSES), m, n)
+        for at, mass in enumerate(MASSES):
+            expected = sp.solve(costs, sp.Partial(mass)).value
+            np.testing.assert_allclose(found.value.reshape(k, -1)[:, at], expected, rtol=1e-9, atol=1e-15)
+            np.testing.assert_allclose(plans[:, at].sum((1, 2)), mass, rtol=1e-11)
+            np.testing.assert_allclose((plans[:, at] * costs).sum((1, 2)), expected, rtol=1e-9, atol=1e-15)
+            assert (plans[:, at].sum(2) <= 1 / m + 1e-15).all()
+            assert (plans[:, at].sum(1) <= 1 / n + 1e-15).all()
+
+
+def test_the_answers_of_several_masses_have_prices_that_prove_them():
+    x, y, rows, cols = pairs_of(40, 40)
+    costs = batch_costs(x, y, rows, cols, "sqeuclidean", 1)
+    solved = _core.solve_masses(costs, MASSES, 1)
+    repeated = np.repeat(costs, len(MASSES), axis=0)
+    row_prices = _core.certify(repeated, solved.prices, solved.column_prices)
+    bound = solved.prices * np.tile(MASSES, len(costs)) - row_prices.mean(axis=1) - solved.column_prices.mean(axis=1)
+    np.testing.assert_allclose(bound, solved.values, rtol=1e-9)
+
+
+def test_the_first_pair_with_a_bad_point_is_named():
+    x, y, rows, cols = pairs_of(5, 5)
+    for threads in (1, 2):
+        for points, which, name in ((x, rows, "x"), (y, cols, "y")):
+            first = which[7, 2]
+            bad = points.copy()
+            bad[first, 1] = np.nan
+            both = (bad, y) if name == "x" else (x, bad)
+            with pytest.raises(ValueError, match=rf"{name} must hold finite numbers .* at {name}\[{first}\]"):
+                solve_pairs(*both, rows, cols, "sqeuclidean", (0.5,), threads)
+
+
+def test_batches_that_do_not_fit_are_refused():
+    points, one, two = np.zeros((3, 2)), np.zeros((1, 2), int), np.zeros((2, 2), int)
+    with pytest.raises(ValueError, match="shapes that fit"):
+        _core.Pairs(points, points, one, two, "euclidean")
+    with pytest.raises(ValueError, match="at least one mass"):
+        _core.Pairs(points, points, one, one, "euclidean").solve([], 1)
+    with pytest.raises(ValueError, match="the shape"):
+        _core.Pairs(points, points, one, one, "euclidean").measure(np.zeros((1, 2, 3)), 1)
