@@ -219,10 +219,10 @@ void Assignment::open_search() {
 }
 
 void Assignment::scan(std::size_t i, double distance, double shift) {
-    scanned_.push_back({static_cast<std::int32_t>(i), distance, shift});
+    scanned_.emplace_back(i, distance, shift);
     if (pair_price_ + shift < bound_) {
         bound_ = pair_price_ + shift;
-        leaver_ = scanned_.back();
+        leaver_ = Scan(i, distance, shift);
     }
     nearest_ = kernels_->relax(row(i), open_price_.data(), shift, distance_.data(), n_);
     if (spare_ == 0) return;
@@ -240,7 +240,7 @@ bool Assignment::reach_free() {
             nearest_.index = static_cast<std::ptrdiff_t>(j);
             return true;
         }
-        reached_.push_back({static_cast<std::int32_t>(j), nearest_.distance});
+        reached_.emplace_back(j, nearest_.distance);
         distance_[j] = open_price_[j] = infinity;
         j = look_for_ties ? kernels_->find(distance_.data(), nearest_.distance, j + 1, n) : n;
     }

@@ -88,19 +88,24 @@ private:
     std::vector<std::int32_t> mate_of_row_, mate_of_column_, free_rows_, stack_;
 
     // The search tree: rows in the order they were scanned, each with the distance it was reached at and what
-    // to add to its costs; the columns in the order they were reached.
+    // to add to its costs; the columns in the order they were reached. They are made where they are kept: a copy, read
+    // back at once in wider pieces than it was written, would wait for memory.
     struct Scan {
-        std::int32_t row;
-        double distance, shift;
+        Scan() = default;
+        Scan(std::size_t i, double distance, double shift)
+            : row(static_cast<std::int32_t>(i)), distance(distance), shift(shift) {}
+        std::int32_t row = 0;
+        double distance = 0, shift = 0;
     };
     struct Reach {
+        Reach(std::size_t j, double distance) : column(static_cast<std::int32_t>(j)), distance(distance) {}
         std::int32_t column;
         double distance;
     };
     std::vector<Scan> scanned_;
     std::vector<Reach> reached_;
     Nearest nearest_;          // of the columns not yet reached
-    Scan leaver_{};            // the scanned row for which it is cheapest to stay unmatched,
+    Scan leaver_;              // the scanned row for which it is cheapest to stay unmatched,
     double bound_ = infinity;  // and the distance at which it does
     std::size_t scans_ = 0;    // that may still be done
 };
