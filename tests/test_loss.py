@@ -914,3 +914,18 @@ def test_whole_joint_cost_is_the_sum_of_its_terms():
     labels, cost = torch.arange(6) % 3, sp.JointCost(0.3, 0.7)
     terms = cost(source[None].double(), target[None].double(), labels[None], logits[None].double())
     torch.testing.assert_close(cost.whole(source, target, labels, logits), sum(terms.values())[0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("problem", [sp.Balanced(), sp.Partial(0.4), sp.Partial(0.43)], ids=str)
+@pytest.mark.parametrize("shape", [(6, 4), (9, 4), (6, 2, 2)], ids=str)
+def test_pairs_of_a_plan_cost_and_pull_as_all_entries_do(problem, shape):
+    """Of an exact plan only the pairs that carry mass are differentiated; with a cost of one's own, all entries are."""
+    torch.manual_seed(0)
+    source, target = torch.randn(12, *shape[1:], requires_grad=True), torch.randn(2 * shape[0], *shape[1:])
+    target.requires_grad_()
+    found = []
+    for cost in ("sqeuclidean", lambda x, y: (x.flatten(2)[:, :, None] - y.flatten(2)[:, None]).square().sum(-1)):
+        value = sp.MiniBatchLoss(problem, cost, n_batches=2)(source, target)
+        found.append([value.detach(), *torch.autograd.grad(value, (source, target))])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)

@@ -204,7 +204,8 @@ def perceptron(inputs, outputs, *end):
     return nn.Sequential(*parts[:-1], *end)
 
 
-RING = [(sp.Balanced(), False), (sp.Partial(0.95), False), (sp.Partial(0.95), True)]
+LINES = sp.Sliced(sp.Partial(0.95), n_projections=20)
+RING = [(sp.Balanced(), False), (sp.Partial(0.95), False), (LINES, False), (sp.Partial(0.95), True)]
 
 
 @pytest.mark.parametrize(("problem", "adversarial"), RING)
@@ -223,20 +224,21 @@ def test_a_ring_of_gaussians_is_learnt_with_all_its_modes(problem, adversarial):
     assert (near > 2000 / 8 / 4).all()
 
 
-def small_run(folder, iterations, **more):
+def small_run(folder, iterations, problem, **more):
     torch.manual_seed(0)
     shape = (1, 8, 8)
     generator, features = Generator(shape, 4, 4), FeatureNetwork((1, 8, 8), 4)
     points = Cloud(np.random.default_rng(0).uniform(-1, 1, size=(40, 1, 8, 8)))
-    method, training = Adversarial(sp.Partial(0.9), 2), Training(iterations, evaluate_every=3)
+    method, training = Adversarial(problem, 2), Training(iterations, evaluate_every=3)
     sizes = {"batch_size": 10, "latent": 4}
     return train(generator, features, points, method, training, **sizes, folder=folder, **more)
 
 
-def test_resumed_runs_end_with_the_same_bits(tmp_path):
-    small_run(tmp_path / "whole", 9)
-    small_run(tmp_path / "parts", 6)
-    record = small_run(tmp_path / "parts", 9, resume=True)
+@pytest.mark.parametrize("problem", [sp.Partial(0.9), LINES], ids=str)
+def test_resumed_runs_end_with_the_same_bits(tmp_path, problem):
+    small_run(tmp_path / "whole", 9, problem)
+    small_run(tmp_path / "parts", 6, problem)
+    record = small_run(tmp_path / "parts", 9, problem, resume=True)
     whole, parts = (states.read(tmp_path / name / states.LAST)[0] for name in ("whole", "parts"))
     assert whole.keys() == parts.keys()
     assert any(name.startswith("features optimizer.") for name in whole)
@@ -300,6 +302,12 @@ class TestSettings:
         config = Config("cifar10")
         assert (config.lr, config.beta1, config.beta2, config.latent) == (5e-4, 0.5, 0.999, 32)
         assert config.build_method() == Adversarial(sp.Partial(0.98), 2, "paired", False)
+
+    def test_methods_on_lines(self):
+        config = Config("mnist", method="s-pot", mass=0.9, n_projections=30, seed=4)
+        assert config.problem() == sp.Sliced(sp.Partial(0.9), n_projections=30, seed=4)
+        assert config.build_method().name == "s-POT"
+        assert Config("mnist", method="s-ot").problem() == sp.Sliced(sp.Balanced())
 
 
 @pytest.fixture
@@ -385,7 +393,7 @@ class TestCommandLine:
 
 def test_the_checkpoint_with_the_least_score_is_kept(tmp_path):
     scores = {3: 3.0, 6: 1.0, 9: 2.0}
-    record = small_run(tmp_path, 9, evaluate=lambda iteration: {"score": scores[iteration]})
+    record = small_run(tmp_path, 9, sp.Partial(0.9), evaluate=lambda iteration: {"score": scores[iteration]})
     assert record.best["iteration"] == 6
     best, last = (states.read(tmp_path / name) for name in (states.BEST, states.LAST))
     assert [state["iteration"] for _, state in (best, last)] == [6, 9]

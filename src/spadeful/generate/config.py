@@ -8,13 +8,15 @@ from typing import Any
 
 from spadeful.files import read_settings
 from spadeful.generate.method import Adversarial
-from spadeful.problems import Balanced, Partial, Problem, Unbalanced
+from spadeful.problems import Balanced, Partial, Problem, Sliced, Unbalanced
 from spadeful.training.settings import check_least, check_names, check_types
 
 METHODS = {
     "m-ot": "mini-batch OT",
     "m-uot": "mini-batch unbalanced OT",
     "m-pot": "mini-batch partial OT",
+    "s-ot": "OT between projections onto lines (sliced)",
+    "s-pot": "partial OT between projections onto lines (sliced)",
 }
 
 
@@ -28,6 +30,7 @@ class Config:
     mass: float = 0.98
     tau: float = 1.0
     reg: float | None = None  # 0.1 for unbalanced transport, else 0
+    n_projections: int = 100  # of sliced transport, lines in a loss
     debiased: bool = False
     pairing: str = "paired"
     batch_size: int = 100
@@ -57,10 +60,12 @@ class Config:
             raise ValueError(f"beta1 and beta2 must be in [0, 1). Got {self.beta1!r} and {self.beta2!r} instead.")
         self.build_method()
 
-    def problem(self) -> Problem:
+    def problem(self) -> Problem | Sliced:
         if self.method == "m-uot":
             return Unbalanced(self.tau, 0.1 if self.reg is None else self.reg)
-        return Partial(self.mass, self.reg or 0.0) if self.method == "m-pot" else Balanced(self.reg or 0.0)
+        reg = self.reg or 0.0
+        plain = Partial(self.mass, reg) if self.method.endswith("-pot") else Balanced(reg)
+        return Sliced(plain, self.n_projections, seed=self.seed) if self.method.startswith("s-") else plain
 
     def build_method(self) -> Adversarial:
         return Adversarial(self.problem(), self.n_batches, self.pairing, self.debiased)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from spadeful.adapt.methods.transport import letter
 from spadeful.loss import MiniBatchLoss
-from spadeful.problems import Problem
+from spadeful.problems import Problem, Sliced
 from spadeful.training.loop import Turn
 
 GENERATOR, FEATURES = "generator", "features"
@@ -38,8 +38,8 @@ class Adversarial:
 
     Parameters
     ----------
-    problem : Balanced, Partial or Unbalanced
-        m-OT, m-POT or m-UOT.
+    problem : Balanced, Partial, Unbalanced or Sliced
+        m-OT, m-POT or m-UOT; or transport between projections onto lines, which are new ones in every loss.
     n_batches : int
         k; 2 in the paper.
     pairing : "paired" or "all"
@@ -50,7 +50,7 @@ class Adversarial:
         theirs.
     """
 
-    problem: Problem
+    problem: Problem | Sliced
     n_batches: int = 2
     pairing: Literal["paired", "all"] = "paired"
     debiased: bool = False
@@ -67,14 +67,17 @@ class Adversarial:
 
     @property
     def name(self) -> str:
-        return f"m-{letter(self.problem)}{' debiased' if self.debiased else ''}"
+        sliced = isinstance(self.problem, Sliced)
+        kind = letter(self.problem.problem if isinstance(self.problem, Sliced) else self.problem)
+        return f"{'s' if sliced else 'm'}-{kind}{' debiased' if self.debiased else ''}"
 
     @cached_property
     def loss(self) -> MiniBatchLoss:
         return MiniBatchLoss(self.problem)
 
-    def turns(self, modules: Mapping[str, Any], draw: Callable[[], Batch]) -> Iterator[Turn]:
+    def turns(self, modules: Mapping[str, Any], draw: Callable[[], Batch], iteration: int = 0) -> Iterator[Turn]:
         """An iteration: the turn of the feature network, if there is one, and that of the generator."""
+        self.loss.at(iteration * 4 * self.n_batches**2)  # there are fewer losses in one: a resumed run takes its lines
         batches = [draw() for _ in range(self.n_batches)]
         real = [batch.images for batch in batches]
         made = [modules[GENERATOR](batch.noise) for batch in batches]

@@ -97,7 +97,7 @@ class Generation:
         return 1.0
 
     def turns(self, modules: Mapping[str, Any], draw: Callable[[], Batch], iteration: int) -> Iterator[Turn]:
-        for turn in self.method.turns(modules, draw):
+        for turn in self.method.turns(modules, draw, iteration):
             yield turn._replace(optimizer=f"{turn.optimizer} optimizer")
 
 
