@@ -1,7 +1,7 @@
 """Generators of images and the feature networks that tell them from real ones (appendix D.3 of the paper).
 
-One pattern for every size: a side of 4 to 7 pixels is doubled until it is that of the images. At 32x32 and 64x64 in
-colour these are the paper's networks for CIFAR-10 and CelebA.
+One pattern for every size: a side of 4 to 7 pixels is doubled until it is that of the images; features end at a side
+of 4. At 32x32 and 64x64 in colour these are the paper's networks for CIFAR-10 and CelebA.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def usual_width(shape: Shape) -> int:
 
 
 class Generator(nn.Sequential):
-    """Noise (b, latent) to images (b, *shape) from -1 to 1."""
+    """Noise (b, latent) to images `(b, *shape)` from -1 to 1."""
 
     def __init__(self, shape: Shape, latent: int = 32, width: int | None = None) -> None:
         times, width = doublings(shape), width or usual_width(shape)
@@ -65,17 +65,21 @@ class Generator(nn.Sequential):
 
 
 class FeatureNetwork(nn.Sequential):
-    """Images (b, *shape) to features (b, d) from -1 to 1."""
+    """Images `(b, *shape)` to features (b, d) from -1 to 1, at a side of 4 pixels."""
 
     def __init__(self, shape: Shape, width: int | None = None) -> None:
         times, width = doublings(shape), width or usual_width(shape)
-        layers: list[nn.Module] = [nn.Conv2d(shape[0], width, 4, 2, 1, bias=False)]
-        for i in range(1, times):
-            before, after = width * 2 ** (i - 1), width * 2**i
+        halving, side = (4, 2, 1), shape[1] // 2**times  # kernel, stride and padding
+        convolutions = [halving] * times + [(side - 3, 1, 0)] * (side > 4)
+        channels = [shape[0], *(width * 2**i for i in range(len(convolutions)))]
+        layers: list[nn.Module] = []
+        for i, convolution in enumerate(convolutions):
             if i > 1:
-                layers.append(nn.BatchNorm2d(before))
-            layers += [nn.LeakyReLU(0.2), nn.Conv2d(before, after, 4, 2, 1, bias=False)]
+                layers.append(nn.BatchNorm2d(channels[i]))
+            if i > 0:
+                layers.append(nn.LeakyReLU(0.2))
+            layers.append(nn.Conv2d(channels[i], channels[i + 1], *convolution, bias=False))
         if times > 3:  # as the paper has it at 64x64, and not at 32x32
-            layers.append(nn.BatchNorm2d(width * 2 ** (times - 1)))
+            layers.append(nn.BatchNorm2d(channels[-1]))
         super().__init__(*layers, nn.Tanh(), nn.Flatten())
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
