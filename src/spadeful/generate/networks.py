@@ -73,12 +73,12 @@ class FeatureNetwork(nn.Sequential):
         convolutions = [halving] * times + [(side - 3, 1, 0)] * (side > 4)
         channels = [shape[0], *(width * 2**i for i in range(len(convolutions)))]
         layers: list[nn.Module] = []
-        for i, convolution in enumerate(convolutions):
+        for i, (kernel, stride, padding) in enumerate(convolutions):
             if i > 1:
                 layers.append(nn.BatchNorm2d(channels[i]))
             if i > 0:
                 layers.append(nn.LeakyReLU(0.2))
-            layers.append(nn.Conv2d(channels[i], channels[i + 1], *convolution, bias=False))
+            layers.append(nn.Conv2d(channels[i], channels[i + 1], kernel, stride, padding, bias=False))
         if times > 3:  # as the paper has it at 64x64, and not at 32x32
             layers.append(nn.BatchNorm2d(channels[-1]))
         super().__init__(*layers, nn.Tanh(), nn.Flatten())
