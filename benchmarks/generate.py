@@ -60,13 +60,13 @@ class Watched(Adversarial):
     rows: list[dict[str, float]] = field(default_factory=list)
     since: list[float] = field(default_factory=list)
 
-    def turns(self, modules: Any, draw: Any) -> Iterator[Turn]:
+    def turns(self, modules: Any, draw: Any, iteration: int = 0) -> Iterator[Turn]:
         now = thread_clock()
         if self.since:
             self.rows.append({"total": now - self.since[-1], **spent})
         spent.clear()
         self.since.append(thread_clock())
-        yield from super().turns(modules, draw)
+        yield from super().turns(modules, draw, iteration)
 
 
 def case(name: str, method: str, m: int, rounds: int) -> dict[str, Any]:

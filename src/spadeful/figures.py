@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -360,6 +362,17 @@ def draw_methods(axes: Axes, curves: Mapping[str, tuple[Sequence[float], Sequenc
     listed = [handles[i] for i in order], [names[i] for i in order]
     axes.legend(*listed, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)  # beside: no curve is covered
     axes.grid(axis="y", color="0.9")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def draw_scores(axes: Axes, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], score: str) -> None:
+    """The score of generated images, less is better, against the iteration."""
+    looks = itertools.cycle(zip((RIGHT, TARGET, SOURCE, WRONG, "#cc79a7"), "os^vD", strict=True))
+    for (name, (at, scores)), (colour, marker) in zip(curves.items(), looks, strict=False):
+        axes.plot(at, scores, color=colour, marker=marker, ms=5, label=name)
+    axes.set(xlabel="iteration", ylabel=textwrap.fill(score, 40))
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
 
 

@@ -215,10 +215,11 @@ def color(job: Job) -> None:
 
 
 def generate(job: Job) -> None:
-    """Runs of `spadeful generate`, each in a folder of its own; the picture has samples of the runs that are shown."""
+    """Runs of `spadeful generate`, each in a folder of its own; pictures have samples of some, and scores of all."""
     from spadeful.generate.config import Config, make_config
 
-    check_free(job.beside(""), job.force)
+    for name in ("", "scores"):
+        check_free(job.beside(name), job.force)
     found, (_, changes) = job.entry.found, chosen_grids(job.entry.found, job.length)
     names, where = {spec.name for spec in fields(Config)}, str(job.entry.path)
     configs = {
@@ -231,11 +232,28 @@ def generate(job: Job) -> None:
             advance(1)
     runs = [generated(name, config, job.runs / name) for name, config in configs.items()]
     shown = [name for name in found.get("shown", configs) if name in configs] or [*configs]
-    sheets = {name: read_photo(max((job.runs / name / "samples").glob("*.png"))).pixels for name in shown}
+    sheets = {
+        label(configs[name]): read_photo(max((job.runs / name / "samples").glob("*.png"))).pixels for name in shown
+    }
     figure = figures.new_figure(1, 1)
     figures.draw_recolored(figure, sheets)
     figures.save(figure, job.beside(""), job.force)
+    curves: dict[str, list[list[float]]] = {}
+    for name, each in zip(configs, runs, strict=True):
+        if each["score"]:
+            curves.setdefault(label(configs[name]), []).append([row["score"] for row in each["rows"]])
+    if curves:
+        figure = figures.new_figure(5.5, 4)
+        at = [row["iteration"] for row in runs[0]["rows"]]
+        means = {name: (at, np.mean(each, axis=0).tolist()) for name, each in curves.items()}
+        figures.draw_scores(figure.subplots(), means, runs[0]["score"])
+        figures.save(figure, job.beside("scores"), job.force)
     write(job, runs, perf_counter() - start)
+
+
+def label(config: Any) -> str:
+    """A generator's method, and its mass if that is a part."""
+    return str(config.method) + (f", s = {config.mass:g}" if config.method.endswith("-pot") else "")
 
 
 def one_generator(config: Any, folder: Path, job: Job) -> None:
