@@ -140,7 +140,7 @@ def judge(found: dict[str, float], claim: Claim) -> Verdict:
     side = "better" if gain > 0 else "worse" if gain < 0 else "equal"
     if n < TESTED:
         return Verdict(f"{side}, too few pairs for a test", gain, n)
-    if not any(differences) or (n < RANKED and not np.ptp(differences)):
+    if not any(differences) or (n < RANKED and np.ptp(differences) <= 1e-6 * abs(gain)):
         return Verdict(f"{side} by the same in all pairs", gain, n)
     if n >= RANKED:
         test, p = "Wilcoxon", float(wilcoxon(differences).pvalue)
