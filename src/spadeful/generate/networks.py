@@ -55,7 +55,8 @@ class Generator(nn.Sequential):
     @staticmethod
     def of(weights: Mapping[str, Tensor]) -> Generator:
         """The generator that has these weights."""
-        layers = [value for value in weights.values() if value.ndim == 4]
+        names = sorted((name for name in weights if weights[name].ndim == 4), key=lambda name: int(name.split(".")[0]))
+        layers = [weights[name] for name in names]  # files list them by name: 0, 12, 3
         if not layers:
             raise ValueError("There must be weights of a generator. Got none.")
         side, channels = layers[0].shape[2] * 2 ** (len(layers) - 1), layers[-1].shape[1]
