@@ -13,9 +13,9 @@ pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 pytest.importorskip("torch")
 pytest.importorskip("lightning_fabric")
 
-from spadeful.adapt import states  # noqa: E402
 from spadeful.adapting import run  # noqa: E402
 from spadeful.reproducing import read_experiment, reproduce, summary  # noqa: E402
+from spadeful.training import states  # noqa: E402
 
 SMALL = """
 title = "Three classes in the plane"

@@ -32,7 +32,6 @@ from joblib import Parallel, delayed
 from rich.table import Table
 
 from spadeful import figures
-from spadeful.adapt import states
 from spadeful.adapt.config import Config, make_config, read_config
 from spadeful.adapt.data import source_and_target
 from spadeful.adapt.masses import ClassMasses
@@ -43,6 +42,7 @@ from spadeful.arrays import Floats
 from spadeful.files import read_settings, replacing
 from spadeful.grids import chosen_grids, combinations, name_of, published, settings_of, spread, without_seed
 from spadeful.progress import progress_bar
+from spadeful.training import states
 
 #: What a file may hold, beside tables of values; see `spadeful.paper.entries` for what is not of runs.
 PARTS = {"title", "note", "settings", "runs", "short", "quick", "paper", "embedding"}

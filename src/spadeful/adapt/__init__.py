@@ -25,7 +25,6 @@ from spadeful.adapt.methods import (
 )
 from spadeful.adapt.networks import Network, Tapped, feature_network, svhn_network, usps_network
 from spadeful.adapt.train import Phase, Training, train
-from spadeful.training import states as states  # where it has been
 from spadeful.training.loop import TrainingError
 from spadeful.training.record import Record
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from spadeful.cli.shared import (
-    plain_warnings,
-    refusals,
-)
+from spadeful.cli.shared import plain_warnings, refusals, settings_of_run
 
 HELP = """Train a network on a labelled source for an unlabelled target.
 
@@ -102,11 +99,7 @@ def adapt(
             "corrupt": corrupt,
             "seed": seed,
         }
-        changes = {name: value for name, value in given.items() if value is not None} | dict(map(setting, others or []))
-        if folder is None:
-            raise ValueError("The folder of the run must be named by --output.")
-        if config is None and resume and (folder / "config.json").exists():
-            config = folder / "config.json"
+        folder, config, changes = settings_of_run(folder, config, resume, given, others)
         chosen = read_config(config, changes) if config else make_config(changes, "The options")
         with plain_warnings():
             record = adapting.run(
@@ -120,19 +113,6 @@ def adapt(
                 workers=check_threads(workers),
             )
         adapting.show(adapting.summary(record, chosen, folder), *adapting.class_tables(folder), *adapting.sent(folder))
-
-
-def setting(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, the value as JSON reads it, or else a word."""
-    import json
-
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ValueError(f"--set must be NAME=VALUE. Got {text!r} instead.")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
 
 
 def evaluate(

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from spadeful.cli import score
-from spadeful.cli.adapt import setting
-from spadeful.cli.shared import plain_warnings, refusals
+from spadeful.cli.shared import plain_warnings, refusals, settings_of_run
 
 HELP = """Train a generator of images by transport between mini-batches, or use one.
 
@@ -102,11 +101,7 @@ def generate(
             "evaluate_every": evaluate_every,
             "seed": seed,
         }
-        changes = {name: value for name, value in given.items() if value is not None} | dict(map(setting, others or []))
-        if folder is None:
-            raise ValueError("The folder of the run must be named by --output.")
-        if config is None and resume and (folder / "config.json").exists():
-            config = folder / "config.json"
+        folder, config, changes = settings_of_run(folder, config, resume, given, others)
         chosen = read_config(config, changes) if config else make_config(changes, "The options")
         with plain_warnings():
             record = generating.run(

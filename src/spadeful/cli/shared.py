@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -82,3 +83,28 @@ def many(text: str, name: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(f"{name} must be numbers divided by commas. Got {text!r} instead.") from None
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """NAME=VALUE, the value as JSON reads it, or else a word."""
+    import json
+
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"--set must be NAME=VALUE. Got {text!r} instead.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def settings_of_run(
+    folder: Path | None, config: Path | None, resume: bool, given: dict[str, Any], others: list[str] | None
+) -> tuple[Path, Path | None, dict[str, Any]]:
+    """A run's folder, its file of settings (its own, if it is gone on with), and what options change in them."""
+    changes = {name: value for name, value in given.items() if value is not None} | dict(map(setting, others or []))
+    if folder is None:
+        raise ValueError("The folder of the run must be named by --output.")
+    if config is None and resume and (folder / "config.json").exists():
+        config = folder / "config.json"
+    return folder, config, changes

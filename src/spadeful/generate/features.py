@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from spadeful.adapt import states
 from spadeful.adapt.backbones import load_backbone
 from spadeful.adapt.call import adapt
 from spadeful.adapt.domain import resized
@@ -22,6 +21,7 @@ from spadeful.adapt.networks import network_for
 from spadeful.adapt.train import Training
 from spadeful.files import check_free
 from spadeful.generate.data import labelled
+from spadeful.training import states
 
 #: What vision models of Hugging Face are shown, pixels a side.
 SEEN = 224
