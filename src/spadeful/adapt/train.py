@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from spadeful.adapt.methods.base import Method, Step
 from spadeful.adapt.selection import RULES, check_rule
-from spadeful.training import loop
+from spadeful.training import loop, states
 from spadeful.training.loop import Learners, Turn
 from spadeful.training.record import Record
 from spadeful.training.streams import Stream
@@ -105,28 +105,13 @@ class Adaptation:
     def name(self) -> str:
         return self.method.name
 
-    @property
-    def iterations(self) -> int:
-        return self.training.iterations
-
-    @property
-    def evaluate_every(self) -> int:
-        return self.training.evaluate_every
-
-    @property
-    def seed(self) -> int:
-        return self.training.seed
-
     def learners(self) -> Learners:
         own = self.method.modules(*self.sizes)
         modules = {"network": self.network} | ({"method": own} if own is not None else {})
         return Learners(modules, {"optimizer": self.training.build(self.network, own)})
 
-    def rate(self, iteration: int) -> float:
-        return self.training.rate(iteration)
-
     def turns(self, modules: Mapping[str, Any], draw: Callable[[], Any], iteration: int) -> Iterator[Turn]:
-        step = Step(iteration, iteration / self.iterations, modules.get("method"))
+        step = Step(iteration, iteration / self.training.iterations, modules.get("method"))
         yield Turn("optimizer", self.method.losses(modules["network"], draw, step))
 
 
@@ -148,13 +133,12 @@ def train(
     checkpoint is kept at every evaluation, and the best one as a copy; `resume` goes on from the last one to the
     same weights, bit for bit on a CPU with as many threads.
     """
-    weights = sum(p.numel() * p.element_size() for p in network.parameters())
     return loop.train(
         [Adaptation(network, sizes, phase.method, phase.training) for phase in phases],
         stream,
         lambda _: evaluate(network),
         Record([], phases[-1].training.select, RULES),
-        room=10 * weights + 1_000_000,
+        room=states.room_for(network),
         folder=folder,
         resume=resume,
         fabric=fabric,

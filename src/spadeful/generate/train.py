@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from spadeful.batches import Indices, sampled
 from spadeful.generate.method import FEATURES, GENERATOR, Adversarial, Batch
-from spadeful.training import loop
+from spadeful.training import loop, states
 from spadeful.training.loop import Evaluate, Learners, Turn
 from spadeful.training.record import Record, Rule
 
@@ -58,6 +58,9 @@ class Training:
     evaluate_every: int = 500
     seed: int = 0
 
+    def rate(self, iteration: int) -> float:
+        return 1.0
+
 
 @dataclass(frozen=True)
 class Generation:
@@ -72,18 +75,6 @@ class Generation:
     def name(self) -> str:
         return self.method.name
 
-    @property
-    def iterations(self) -> int:
-        return self.training.iterations
-
-    @property
-    def evaluate_every(self) -> int:
-        return self.training.evaluate_every
-
-    @property
-    def seed(self) -> int:
-        return self.training.seed
-
     def learners(self) -> Learners:
         modules = {GENERATOR: self.generator} | ({} if self.features is None else {FEATURES: self.features})
         settings = {"lr": self.training.lr, "first_lr": self.training.lr, "betas": self.training.betas}
@@ -92,9 +83,6 @@ class Generation:
             for name, module in modules.items()
         }
         return Learners(modules, optimizers)
-
-    def rate(self, iteration: int) -> float:
-        return 1.0
 
     def turns(self, modules: Mapping[str, Any], draw: Callable[[], Batch], iteration: int) -> Iterator[Turn]:
         for turn in self.method.turns(modules, draw, iteration):
@@ -130,13 +118,12 @@ def train(
         See `spadeful.training.loop.train`.
     """
     both = [module for module in (generator, features) if module is not None]
-    weights = sum(p.numel() * p.element_size() for module in both for p in module.parameters())
     return loop.train(
         [Generation(generator, features, method, training)],
         NoiseStream(points, batch_size, latent, training.seed),
         evaluate or (lambda _: {}),
         Record([], "score", RULES),
-        room=10 * weights + 1_000_000,
+        room=states.room_for(*both),
         folder=folder,
         resume=resume,
         fabric=fabric,

@@ -45,11 +45,8 @@ class Turn(NamedTuple):
     name: str = "loss"  # what the log calls their sum
 
 
-class Phase(Protocol):
-    """A stretch of training with fresh optimisers."""
-
-    @property
-    def name(self) -> str: ...
+class Pace(Protocol):
+    """How long and how fast to train."""
 
     @property
     def iterations(self) -> int: ...
@@ -60,10 +57,20 @@ class Phase(Protocol):
     @property
     def seed(self) -> int: ...
 
-    def learners(self) -> Learners: ...
-
     def rate(self, iteration: int) -> float:
         """What the learning rates are multiplied by."""
+
+
+class Phase(Protocol):
+    """A stretch of training with fresh optimisers."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def training(self) -> Pace: ...
+
+    def learners(self) -> Learners: ...
 
     def turns(self, modules: Mapping[str, Any], draw: Callable[[], Any], iteration: int) -> Iterator[Turn]:
         """An iteration: whose turn it is, one after the other. `draw()` gives the next batch of the stream."""
@@ -91,8 +98,9 @@ class Run:
 
     def go(self, number: int, phase: Phase, first: int) -> None:
         """One phase, from its iteration `first`."""
+        training = phase.training
         if self.saved is None:
-            torch.manual_seed(phase.seed + number)
+            torch.manual_seed(training.seed + number)
         learners = phase.learners()
         if self.saved is not None:
             states.unpack(self.saved, *learners)
@@ -105,10 +113,10 @@ class Run:
             module.train()
         losses: list[dict[str, float]] = []
         since = time.perf_counter()
-        for iteration in range(first, phase.iterations):
+        for iteration in range(first, training.iterations):
             for optimizer in optimizers.values():
                 for group in optimizer.param_groups:
-                    group["lr"] = group["first_lr"] * phase.rate(iteration)
+                    group["lr"] = group["first_lr"] * training.rate(iteration)
             found: dict[str, float] = {}
             for turn in phase.turns(modules, self.draw, iteration):
                 optimizers[turn.optimizer].zero_grad()
@@ -117,7 +125,7 @@ class Run:
             losses.append(found)
             self.advance(1)
             done = iteration + 1
-            if done % phase.evaluate_every and done != phase.iterations:
+            if done % training.evaluate_every and done != training.iterations:
                 continue
             row = {
                 "phase": phase.name,
@@ -179,7 +187,7 @@ def train(
     """
     fabric = fabric or Fabric(accelerator="cpu", devices=1)
     fabric.launch()
-    total = sum(phase.iterations for phase in phases)
+    total = sum(phase.training.iterations for phase in phases)
     with ExitStack() as stack:
         place = None
         if folder is not None and fabric.is_global_zero:
@@ -195,7 +203,7 @@ def train(
             run.saved, state = states.read(last)
             run.record.rows, run.drawn = state["rows"], state["batch"]
             number, first = state["phase"], state["iteration"]
-            advance(sum(phase.iterations for phase in phases[:number]) + first)
+            advance(sum(phase.training.iterations for phase in phases[:number]) + first)
         for at in range(number, len(phases)):
             run.go(at, phases[at], first)
             first = 0

@@ -71,6 +71,12 @@ def copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, temporary)
 
 
+def room_for(*modules: nn.Module) -> int:
+    """The bytes that the checkpoints of some modules take, with their optimisers, copies and logs."""
+    weights = sum(p.numel() * p.element_size() for module in modules for p in module.parameters())
+    return 10 * weights + 1_000_000
+
+
 class Folder:
     """The folder of one run, which one process may write to at a time."""
 
