@@ -6,7 +6,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 import spadeful as sp
-from spadeful.color import Moved, from_lab, to_lab
+from spadeful.color.received import Received
+from spadeful.color.spaces import from_lab, to_lab
 
 
 def noise(seed, shape=(8, 9), dtype=np.uint8):
@@ -142,7 +143,7 @@ def test_several_masses_are_those_of_one_at_a_time():
 
 @pytest.mark.parametrize("problem", [sp.Partial(0.8), sp.Unbalanced(0.5, reg=0.02)])
 def test_the_result_does_not_depend_on_the_number_of_jobs(problem, monkeypatch):
-    monkeypatch.setattr("spadeful.color.ENTRIES", 20_000)  # several rounds
+    monkeypatch.setattr("spadeful.color.received.ENTRIES", 20_000)  # several rounds
     source, target = noise(11, (20, 30)), noise(12, (25, 20))
     results = [
         sp.transfer_colors(source, target, problem, batch_size=20, n_batches=150, smooth=True, n_jobs=jobs)
@@ -157,19 +158,19 @@ def test_rounds_add_up_to_the_same(monkeypatch):
     source, target = noise(13, (20, 30)), noise(14, (25, 20))
     options = {"batch_size": 20, "n_batches": 150}
     once = sp.transfer_colors(source, target, sp.Partial(0.8), **options)
-    monkeypatch.setattr("spadeful.color.ENTRIES", 1000)
+    monkeypatch.setattr("spadeful.color.received.ENTRIES", 1000)
     often = sp.transfer_colors(source, target, sp.Partial(0.8), **options)
     np.testing.assert_allclose(once.masses, often.masses, rtol=1e-12)
     assert np.abs(once.image.astype(int) - often.image).max() <= 1
 
 
 def test_sums_of_parts():
-    one = Moved(np.array([1, 4]), np.array([0.5, 1.0]), np.array([[1.0, 0, 0], [2.0, 0, 0]]))
-    two = Moved(np.array([0, 4]), np.array([0.25, 2.0]), np.array([[0, 3.0, 0], [0, 4.0, 0]]))
-    both = one.plus(two)
+    one = Received(np.array([1, 4]), np.array([0.5, 1.0]), np.array([[1.0, 2.0], [0, 0], [0, 0]]))
+    two = Received(np.array([0, 4]), np.array([0.25, 2.0]), np.array([[0, 0], [3.0, 4.0], [0, 0]]))
+    both = one.plus(two, 6)
     np.testing.assert_array_equal(both.pixels, [0, 1, 4])
     np.testing.assert_array_equal(both.masses, [0.25, 0.5, 3.0])
-    np.testing.assert_array_equal(both.sums, [[0, 3, 0], [1, 0, 0], [2, 4, 0]])
+    np.testing.assert_array_equal(both.sums, [[0, 1, 2], [3, 0, 4], [0, 0, 0]])
 
 
 def test_alpha_is_kept_and_what_cannot_be_seen_does_not_count():

@@ -78,7 +78,7 @@ class Job:
         step = self.chunk if stored else len(i)
         memory = np.empty((min(self.chunk, len(i)), self.batches_x.batch_size, self.batches_y.batch_size))
         parts = [self._solve(x, y, i[at : at + step], j[at : at + step], memory) for at in range(0, len(i), step)]
-        return Part(*map(np.concatenate, zip(*parts, strict=True)))
+        return Part(*map(np.concatenate, zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
 
     def _solve(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices, memory: Floats) -> Part:
         rows, cols = self.batches_x.draw(i), self.batches_y.draw(j)
@@ -97,13 +97,14 @@ class Job:
         else:
             which, row, col, masses = (np.empty(0, dtype=np.int64),) * 3 + (np.empty(0),)
         narrow = np.int32 if max(len(x), len(y)) < 2**31 else np.int64
+        pair = which // each
         return Part(
             plan.value,
             plan.objective,
             np.asarray(plan.converged),
             np.bincount(which, minlength=each * len(i)),
-            rows[which // each, row].astype(narrow),
-            cols[which // each, col].astype(narrow),
+            rows.astype(narrow).take(pair * rows.shape[1] + row),
+            cols.astype(narrow).take(pair * cols.shape[1] + col),
             masses,
         )
 
@@ -158,15 +159,28 @@ class Engine(NamedTuple):
 
     def run_masses(self, i: Indices, j: Indices, weights: Floats, keep_plan: bool) -> list[MiniBatchPlan]:
         """The same for each of several masses, if the problem is that."""
+        m, n = (batches.batch_size for batches in self.batches)
+        each = len(self.each_settings)
+        totals = [PlanSum((len(self.x), len(self.y)), m * n if self.dense else (m + n) * each) for _ in range(each)]
+        flat, kept = weights.ravel(), []
+        for task, part in self.parts(i, j, keep_plan, totals[0].fold):
+            for first, total in enumerate(totals):
+                total.add(part.every(each, first), flat[task])
+            kept.append(part[:2])
+        shape = (*weights.shape, each)
+        values, objectives = (np.concatenate(numbers).reshape(shape) for numbers in zip(*kept, strict=True))
+        return [
+            MiniBatchPlan(total.finish(), values[..., at], objectives[..., at], weights, its)
+            for at, (total, its) in enumerate(zip(totals, self.each_settings, strict=True))
+        ]
+
+    def parts(self, i: Indices, j: Indices, keep_plan: bool, fold: int) -> Iterator[tuple[slice, Part]]:
+        """Solve the pairs task by task, in their order; no task goes beyond a multiple of `fold` pairs."""
         jobs = effective_jobs(self.n_jobs)
         threads = all_cores() if jobs == 1 else 1
-        m, n = (batches.batch_size for batches in self.batches)
         job = Job(*self.batches, self.problem, self.cost, self.tol, self.max_iter, threads, keep_plan)
-        several = self.problem if isinstance(self.problem, tuple) else ()
-        each = len(several) or 1
-        totals = [PlanSum((len(self.x), len(self.y)), m * n if self.dense else (m + n) * each) for _ in range(each)]
         step = job.chunk * CHUNKS_PER_TASK
-        folds = [*range(0, len(i), totals[0].fold), len(i)]
+        folds = [*range(0, len(i), fold), len(i)]
         tasks = [slice(at, min(at + step, end)) for start, end in pairwise(folds) for at in range(start, end, step)]
         store = None
         if self.checkpoint is not None:
@@ -179,7 +193,7 @@ class Engine(NamedTuple):
         points = (self.x, self.y) if jobs == 1 else (to_send(self.x), to_send(self.y))
         calls = [(job, *points, (i[task], j[task])) for task in tasks]
         results = in_order([call for t, call in enumerate(calls) if t not in finished], jobs, self.n_jobs)
-        flat, kept = weights.ravel(), []
+        failed = 0
         with progress_bar("pairs of batches", len(i), self.progress) as advance:
             for t, task in enumerate(tasks):
                 if store and t in finished:
@@ -188,25 +202,22 @@ class Engine(NamedTuple):
                     part = next(results)
                     if store:
                         store.save(t, part._asdict())
-                for first, total in enumerate(totals):
-                    total.add(part.every(each, first), flat[task])
-                kept.append(part[:3])
+                failed += int((~part.converged).sum())
+                yield task, part
                 advance(task.stop - task.start)
-        values, objectives, converged = map(np.concatenate, zip(*kept, strict=True))
-        if not converged.all():
+        if failed:
             warnings.warn(
-                f"{int((~converged).sum())} of {len(i)} pairs of batches did not reach the marginal error {self.tol:g} "
+                f"{failed} of {len(i)} pairs of batches did not reach the marginal error {self.tol:g} "
                 f"within {self.max_iter} sweeps. Raise max_iter, tol or reg.",
                 NotConverged,
-                stacklevel=4,
+                stacklevel=5,
             )
-        settings = [self.settings | {"mass": mass} for mass in several] or [self.settings]
-        shape = (*weights.shape, each)
-        values, objectives = values.reshape(shape), objectives.reshape(shape)
-        return [
-            MiniBatchPlan(total.finish(), values[..., at], objectives[..., at], weights, its)
-            for at, (total, its) in enumerate(zip(totals, settings, strict=True))
-        ]
+
+    @property
+    def each_settings(self) -> list[dict[str, Any]]:
+        """What the results say about how they were made: one, or one for each of several masses."""
+        several = self.problem if isinstance(self.problem, tuple) else ()
+        return [self.settings | {"mass": mass} for mass in several] or [self.settings]
 
     @property
     def dense(self) -> bool:

@@ -1,0 +1,28 @@
+"""Telling whole numbers apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Marks are quicker than sorting up to so many possible numbers for each that there is.
+SPARSE = 64
+
+
+def ranked(keys: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """The distinct ones among whole numbers from 0 to below a size, in order, and which of them each is.
+
+    >>> ranked(np.array([7, 2, 7]), 10)
+    (array([2, 7]), array([1, 0, 1], dtype=int32))
+    """
+    if size > SPARSE * len(keys):
+        each, where = np.unique(keys, return_inverse=True)
+        return each, where.astype(np.int32)
+    seen = np.zeros(size, dtype=np.bool_)
+    seen[keys] = True
+    each = np.flatnonzero(seen)
+    rank = np.empty(size, dtype=np.int32)
+    rank[each] = np.arange(len(each), dtype=np.int32)
+    return each, rank.take(keys)
