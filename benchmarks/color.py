@@ -1,6 +1,7 @@
 """Measure colour transfer between photos: speed against a loop over POT, memory, quality. Writes color.json.
 
-The photos are those of the folder that --data or SPADEFUL_DATA names. Time is processor time, ours and POT's, so that
+The photos are those of the folder that --data or SPADEFUL_DATA names. Time is measured twice: on the wall, of calls as
+users make them, ours on all cores and POT's loop on the one that it uses; and as processor time on one core, in which
 others on the machine do not count.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import run  # isort: skip  (first: it sets one thread before NumPy is imported)
 import os
 import resource
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,7 +25,7 @@ import entropic
 import spadeful as sp
 import tables
 from goals import goal
-from measure import exponent, thread_clock
+from measure import exponent, thread_clock, wall_clock
 from rivals import pot_partial
 from spadeful import figures
 from spadeful.batches import sampled
@@ -42,48 +44,73 @@ def load(photos: Path, names: tuple[str, str], quick: bool = False) -> list[Any]
     return [read_photo(photos / name).pixels[::step, ::step] for name in names]
 
 
-def spent(function: Any, *args: Any, **options: Any) -> tuple[float, Any]:
-    start = thread_clock()
-    result = function(*args, **options)
-    return thread_clock() - start, result
+def use_cores(cores: Iterable[int]) -> None:
+    """The number of threads follows the cores that a process may use."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
 
 
-def loop(source: Any, target: Any, k: int, pairs: int) -> float:
+def own_cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
+
+
+def transfer(images: list[Any], k: int, **options: Any) -> Callable[[], Any]:
+    return lambda: sp.transfer_colors(*images, sp.Partial(MASS), batch_size=M, n_batches=k, **options)
+
+
+def spent(call: Callable[[], Any], clock: Callable[[], float]) -> float:
+    start = clock()
+    call()
+    return clock() - start
+
+
+def loop(source: Any, target: Any, k: int, pairs: int, clock: Callable[[], float]) -> float:
     """Seconds a pair of Algorithm 4 as one writes it without us, over the first batches of the same run."""
     x, y = (image.reshape(-1, 3) / 255 for image in (source, target))
     draws = [sampled(len(p), M, k, False, 0, side, None, "").draw(np.arange(pairs)) for side, p in enumerate((x, y))]
     moved, masses = np.zeros_like(x), np.zeros(len(x))
-    start = thread_clock()
+    start = clock()
     for rows, cols in zip(*draws, strict=True):
         plan = pot_partial(ot.dist(x[rows], y[cols]), MASS)
         moved[rows] += plan @ y[cols]
         masses[rows] += plan.sum(axis=1)
-    return (thread_clock() - start) / pairs
+    return (clock() - start) / pairs
+
+
+def race(images: list[Any], k: int, pairs: int, repeats: int, clock: Callable[[], float]) -> dict[str, float]:
+    """The best times of one mass, of five and of the loop over POT, which take turns."""
+
+    def lap() -> dict[str, float]:
+        return {
+            "seconds": spent(transfer(images, k), clock),
+            "smooth": spent(transfer(images, k, smooth=True), clock),
+            "several masses": spent(
+                lambda: list(sp.transfer_masses(*images, MASSES, batch_size=M, n_batches=k)), clock
+            ),
+            "POT a pair": loop(*images, k, pairs, clock),
+        }
+
+    laps = [lap() for _ in range(repeats)]
+    best = {name: min(lap[name] for lap in laps) for name in laps[0]}
+    to_one, to_loop = best["several masses"] / best["seconds"], best["POT a pair"] * k / best["seconds"]
+    return best | {"to one mass": to_one, "to loop": to_loop}
 
 
 def measure_speed(images: list[Any], k: int, pairs: int, repeats: int) -> dict[str, Any]:
-    ks = [k // 8, k // 4, k // 2, k]
-    options: dict[str, Any] = {"batch_size": M}
-    whole = {
-        size: min(
-            spent(sp.transfer_colors, *images, sp.Partial(MASS), n_batches=size, **options)[0] for _ in range(repeats)
-        )
-        for size in ks
-    }
-    smooth, _ = spent(sp.transfer_colors, *images, sp.Partial(MASS), n_batches=k, smooth=True, **options)
-    several, _ = spent(lambda: list(sp.transfer_masses(*images, MASSES, n_batches=k, **options)))
-    rival = loop(*images, k, pairs)
+    cores, ks = own_cores(), [k // 8, k // 4, k // 2, k]
+    wall = race(images, k, pairs, repeats, wall_clock)
+    use_cores(cores[-1:])
+    fewer = {size: min(spent(transfer(images, size), thread_clock) for _ in range(repeats)) for size in ks[:-1]}
+    one = race(images, k, pairs, repeats, thread_clock)
+    use_cores(cores)
+    whole = fewer | {k: one["seconds"]}
     return {
         "pixels": [int(image.shape[0] * image.shape[1]) for image in images],
-        "seconds": whole[k],
-        "smooth": smooth,
+        "wall": wall | {"cores": len(cores)},
+        **one,
         "by k": [{"k": size, "seconds": seconds} for size, seconds in whole.items()],
         "exponent": exponent(ks, whole.values()),
         "a pair more": (whole[k] - whole[k // 4]) / (k - k // 4),
-        "several masses": several,
-        "to one mass": several / whole[k],
-        "POT a pair": rival,
-        "to loop": rival * k / whole[k],
     }
 
 
@@ -141,8 +168,6 @@ def measure_quality(name: str, photos: Path, sheets: Path | None, quick: bool) -
 
 
 def measure(photos: Path, sheets: Path | None, quick: bool) -> dict[str, Any]:
-    if hasattr(os, "sched_setaffinity"):  # the number of threads follows the cores that a process may use
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-1:])
     k, pairs, repeats = (80, 5, 1) if quick else (K, 200, 2)
     sp.transfer_colors(*np.zeros((2, 30, 30, 3), np.uint8), sp.Partial(MASS), n_batches=5)  # loads what is used
     results: dict[str, Any] = {
@@ -155,24 +180,28 @@ def measure(photos: Path, sheets: Path | None, quick: bool) -> dict[str, Any]:
 
 def judge(results: dict[str, Any]) -> list[dict[str, Any]]:
     speed = results["speed"]
-    slowest = min(speed, key=lambda name: speed[name]["to loop"])
+    wall = {name: case["wall"] for name, case in speed.items()}
+    slowest = min(wall, key=lambda name: wall[name]["to loop"])
+    dearest = max(wall, key=lambda name: wall[name]["to one mass"])
     steepest = max(speed, key=lambda name: speed[name]["exponent"])
-    dearest = max(speed, key=lambda name: speed[name]["to one mass"])
     most = max(results["memory"].values()) / GIB
     return [
-        goal("15 times faster than a loop over POT, one thread", 15, speed[slowest]["to loop"], slowest),
+        goal("15 times faster than a loop over POT", 15, wall[slowest]["to loop"], slowest),
         goal("time grows at most as k^1.05", 1.05, speed[steepest]["exponent"], steepest, False),
-        goal("five masses at most 1.5 times the time of one", 1.5, speed[dearest]["to one mass"], dearest, False),
+        goal("five masses at most 1.5 times the time of one", 1.5, wall[dearest]["to one mass"], dearest, False),
         goal("12 megapixels in at most 2 GiB", 2.0, most, "GiB", False),
     ]
 
 
 def speed_table(results: dict[str, Any]) -> Table:
-    shown = Table("photos", "s = 0.9", "smooth", "five masses", "POT loop", title=f"Seconds, m = {M}, one thread")
+    heads = "photos", "seconds", "s = 0.9", "smooth", "five masses", "POT loop", "times faster"
+    shown = Table(*heads, title=f"m = {M}, on the wall with all cores, and of one core's time")
     for name, case in results["speed"].items():
-        loop_seconds = case["POT a pair"] * case["by k"][-1]["k"]
-        numbers = case["seconds"], case["smooth"], case["several masses"], loop_seconds
-        shown.add_row(f"{name}, {case['pixels'][0] / 1e6:.2f} megapixels", *(f"{number:.2f}" for number in numbers))
+        for clock, times in (("wall", case["wall"]), ("processor", case)):
+            loop_seconds = times["POT a pair"] * case["by k"][-1]["k"]
+            numbers = times["seconds"], times["smooth"], times["several masses"], loop_seconds, times["to loop"]
+            size = f"{name}, {case['pixels'][0] / 1e6:.2f} megapixels"
+            shown.add_row(size, clock, *(f"{number:.2f}" for number in numbers))
     return shown
 
 
