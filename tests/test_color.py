@@ -1,13 +1,20 @@
 """Colour transfer: maps that are known, an independent solver, and what an option says."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 import spadeful as sp
+from spadeful.color.cells import distinct
+from spadeful.color.lattice import Lattice
 from spadeful.color.received import Received
-from spadeful.color.spaces import from_lab, to_lab
+from spadeful.color.spaces import from_lab, to_lab, to_levels, to_points
+
+PHOTOS = Path(os.environ.get("SPADEFUL_DATA", "/nowhere"), "photos")
 
 
 def noise(seed, shape=(8, 9), dtype=np.uint8):
@@ -277,3 +284,46 @@ def test_masses_are_refused_before_the_work():
         sp.transfer_masses(noise(0), noise(1), [0.5, 1.5])
     with pytest.raises(ValueError, match="at least one"):
         sp.transfer_masses(noise(0), noise(1), [])
+
+
+@pytest.mark.parametrize("space", ["rgb", "lab"])
+def test_the_table_is_exact_for_what_is_linear(space):
+    """Trilinear interpolation is, at every colour that an image can hold."""
+    turn, shift = np.random.default_rng(0).normal(size=(2, 3, 3))
+    corners = np.stack(np.meshgrid(*[[0, 255]] * 3), axis=-1).reshape(-1, 3)
+    points = to_points(np.concatenate([noise(21, (30, 30)).reshape(-1, 3), corners]).astype(np.uint8), space)
+    table = Lattice(lambda nodes: nodes @ turn + shift[0], space)
+    np.testing.assert_allclose(table(points), points @ turn + shift[0], atol=2e-6)
+
+
+def test_the_table_asks_for_each_node_once():
+    asked = []
+    table = Lattice(lambda nodes: asked.append(nodes) or nodes, "rgb")
+    points = to_points(noise(22, (40, 40)).reshape(-1, 3), "rgb")
+    np.testing.assert_array_equal(table(points), table(points))
+    nodes = np.concatenate(asked)
+    assert len(np.unique(nodes, axis=0)) == len(nodes)
+
+
+@pytest.mark.parametrize("space", ["rgb", "lab"])
+@pytest.mark.skipif(not PHOTOS.is_dir(), reason="needs the photos in the folder that SPADEFUL_DATA names")
+def test_the_table_is_within_a_level_of_the_nearest_colours(space):
+    """In the mean over a photo, and nearly everywhere within three."""
+    read_photo = pytest.importorskip("spadeful.images", reason="images need Pillow").read_photo
+    source, target = (read_photo(PHOTOS / name).pixels[::2, ::2] for name in ("s1.png", "t1.png"))
+    transfer = sp.transfer_colors(source, target, sp.Partial(0.9), n_batches=1000, space=space).transfer
+    points = to_points(source.reshape(-1, 3), space)
+    directly = to_levels(points + transfer.mean_moves(points), space, source.dtype)
+    away = np.abs(transfer.apply(source).reshape(-1, 3).astype(int) - directly)
+    assert away.mean() < 1
+    assert (away > 3).mean() < 0.02
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("count", [50, 300_000])
+def test_distinct_colours_are_those_of_numpy(dtype, count):
+    """Sorted or marked, they are the same."""
+    levels = np.random.default_rng(0).integers(0, 60, (count, 3)).astype(dtype) * dtype(np.iinfo(dtype).max // 60)
+    colors, where = distinct(levels)
+    np.testing.assert_array_equal(colors, np.unique(levels, axis=0))
+    np.testing.assert_array_equal(colors[where], levels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -48,9 +48,7 @@ class Outputs:
                 raise ValueError(f"{path} must end in {' or '.join(endings)}. Got {path.suffix!r} instead.")
         if self.image:
             check_format(self.image)
-        images = [numbered(self.image, mass) for mass in masses] if self.image and masses else [self.image]
-        transfers = [numbered(self.transfer, mass) for mass in masses] if self.transfer and masses else [self.transfer]
-        places = [path for path in (*images, self.sheet, *transfers) if path is not None]
+        places = [path for _, path in self.files(masses)]
         places += [self.folder / path.name for path in further] if self.folder else []
         whole = [path.resolve() for path in places]
         if len({*whole}) < len(whole) or {*whole} & {path.resolve() for path in (*inputs, *further)}:
@@ -60,10 +58,17 @@ class Outputs:
         for path in places:
             check_free(path, self.force)
 
+    def files(self, masses: Sequence[float]) -> list[tuple[str, Path]]:
+        """The files that are written but for further images, and what each is."""
+        each: list[float | None] = [*masses] or [None]
+        named = [("image", self.image), ("transfer", self.transfer)]
+        files = [(name, numbered(path, mass)) for name, path in named if path for mass in each]
+        return [*files, ("sheet", self.sheet)] if self.sheet else files
 
-def numbered(path: Path, mass: float) -> Path:
-    """The name of one of several results."""
-    return path.with_name(f"{path.stem}-{mass:g}{path.suffix}")
+
+def numbered(path: Path, mass: float | None) -> Path:
+    """The name of a result, with its mass if there are several."""
+    return path if mass is None else path.with_name(f"{path.stem}-{mass:g}{path.suffix}")
 
 
 def run(
@@ -79,6 +84,41 @@ def run(
 ) -> None:
     """Read, transfer, write, and print a summary; the options are those of `transfer_colors`."""
     further = images_of(apply_to)
+    check_masses(problem, masses, outputs, further)
+    outputs.check([source, target], further, masses)
+    wanted = masses_of(problem, masses, outputs)
+    figure = figures.new_figure(2.6 * (2 + len(wanted)), 2.4) if outputs.sheet else None
+    for path in further:
+        check_photo(path, most)
+    photo = read_photo(source, most)
+    other = read_photo(target, most).in_profile(photo.profile)
+    if outputs.image:
+        check_format(outputs.image, photo.pixels)
+    start, shares, shown = perf_counter(), [], {"source": small(photo)}
+    with warnings_in_a_line():
+        for mass, result in results_of(photo, other, problem, wanted, options):
+            shares.append((mass, result.unmatched))
+            if figure:
+                shown["m-OT" if mass == 1 else f"m-POT, s = {mass:g}"] = small(Photo(result.image))
+            if mass is None or mass in masses or mass == getattr(problem, "mass", None):
+                write(result, photo, outputs, mass if masses else None, further, most)
+    if figure is not None and outputs.sheet:
+        figures.draw_recolored(figure, shown | {"target": small(other)})
+        figures.save(figure, outputs.sheet, outputs.force)
+    show(
+        ("source", size_of(photo)),
+        ("target", size_of(other)),
+        ("problem", "Partial" if masses else f"{problem}"),
+        ("batches", f"{options['n_batches']:,} of {options['batch_size']} pixels"),
+        *((f"without a match{of_mass(mass)}", f"{share:.1%} of the pixels") for mass, share in shares),
+        ("time", f"{perf_counter() - start:.1f} s"),
+        *((name, str(path)) for name, path in outputs.files(masses)),
+        *([("further images", f"{len(further):,} in {outputs.folder}")] if further else []),
+    )
+
+
+def check_masses(problem: Problem, masses: Sequence[float], outputs: Outputs, further: Sequence[Path]) -> None:
+    """Refuse several masses where there can be but one."""
     if (masses or outputs.sheet) and (not isinstance(problem, Partial) or problem.reg):
         raise ValueError(
             "Several masses and --compare are for --problem partial without --reg: one path gives them all."
@@ -89,35 +129,23 @@ def run(
         )
     if len(masses) > 1 and further:
         raise ValueError("--apply-to is for one mass. Pass --mass in the place of --masses.")
-    outputs.check([source, target], further, masses)
-    wanted = [*masses]
+
+
+def masses_of(problem: Problem, masses: Sequence[float], outputs: Outputs) -> list[float]:
+    """The masses to solve for, in one go: those asked for, or those of a sheet; none for one problem alone."""
     if isinstance(problem, Partial) and outputs.sheet and not masses:
-        wanted = sorted({*COMPARED, problem.mass}, reverse=True)
-    figure = figures.new_figure(2.6 * (2 + len(wanted)), 2.4) if outputs.sheet else None
-    for path in further:
-        check_photo(path, most)
-    photo = read_photo(source, most)
-    other = read_photo(target, most).in_profile(photo.profile)
-    if outputs.image:
-        check_format(outputs.image, photo.pixels)
-    start, pictures, shares = perf_counter(), {"source": photo}, {}
-    with warnings_in_a_line():
-        found = (
-            zip(wanted, transfer_masses(photo.pixels, other.pixels, wanted, progress=True, **options), strict=True)
-            if wanted
-            else [(None, transfer_colors(photo.pixels, other.pixels, problem, progress=True, **options))]
-        )
-        for mass, result in found:
-            name = "" if mass is None else f"s = {mass:g}"
-            shares[name] = result.unmatched
-            if figure:
-                pictures["m-OT" if mass == 1 else f"m-POT, {name}"] = Photo(small(Photo(result.image)))
-            if mass is None or mass in masses or mass == getattr(problem, "mass", None):
-                write(result, photo, outputs, mass if masses else None, further, most)
-    if figure is not None and outputs.sheet:
-        figures.draw_recolored(figure, {name: small(its) for name, its in (*pictures.items(), ("target", other))})
-        figures.save(figure, outputs.sheet, outputs.force)
-    Console().print(summary((photo, other), problem, shares, perf_counter() - start, outputs, masses, further, options))
+        return sorted({*COMPARED, problem.mass}, reverse=True)
+    return [*masses]
+
+
+def results_of(
+    photo: Photo, other: Photo, problem: Problem, wanted: Sequence[float], options: dict[str, Any]
+) -> Iterable[tuple[float | None, Transferred]]:
+    """The result of each mass, or without a mass that of the problem."""
+    images = photo.pixels, other.pixels
+    if wanted:
+        return zip(wanted, transfer_masses(*images, wanted, progress=True, **options), strict=True)
+    return [(None, transfer_colors(*images, problem, progress=True, **options))]
 
 
 def write(
@@ -125,11 +153,9 @@ def write(
 ) -> None:
     """One of the results, to files that bear its mass if there are several."""
     if outputs.image:
-        path = outputs.image if mass is None else numbered(outputs.image, mass)
-        write_photo(Photo(result.image, photo.profile), path, outputs.force)
+        write_photo(Photo(result.image, photo.profile), numbered(outputs.image, mass), outputs.force)
     if outputs.transfer:
-        path = outputs.transfer if mass is None else numbered(outputs.transfer, mass)
-        result.transfer.save(path, outputs.force)
+        result.transfer.save(numbered(outputs.transfer, mass), outputs.force)
     apply(result.transfer, further, outputs, most)
 
 
@@ -155,11 +181,8 @@ def run_saved(saved: Path, outputs: Outputs, apply_to: Sequence[Path], most: int
         check_photo(path, most)
     start = perf_counter()
     apply(ColorTransfer.load(saved), further, outputs, most)
-    table = new_table()
-    table.add_row("images", f"{len(further):,}")
-    table.add_row("time", f"{perf_counter() - start:.1f} s")
-    table.add_row("folder", Cell(str(outputs.folder)))
-    Console().print(table)
+    seconds = perf_counter() - start
+    show(("images", f"{len(further):,}"), ("time", f"{seconds:.1f} s"), ("folder", str(outputs.folder)))
 
 
 def images_of(paths: Sequence[Path]) -> list[Path]:
@@ -180,38 +203,20 @@ def small(photo: Photo) -> Any:
     return np.asarray(image)
 
 
-def new_table() -> Table:
+def size_of(photo: Photo) -> str:
+    height, width, channels = photo.pixels.shape
+    return f"{width} x {height}, {8 * photo.pixels.itemsize} bits{', alpha' if channels == 4 else ''}"
+
+
+def of_mass(mass: float | None) -> str:
+    return "" if mass is None else f", s = {mass:g}"
+
+
+def show(*rows: tuple[str, str]) -> None:
+    """Print a summary."""
     table = Table(show_header=False, title="Colour transfer", title_justify="left")
     table.add_column()
     table.add_column(overflow="fold")
-    return table
-
-
-def summary(
-    photos: tuple[Photo, Photo],
-    problem: Problem,
-    shares: dict[str, float],
-    seconds: float,
-    outputs: Outputs,
-    masses: Sequence[float],
-    further: Sequence[Path],
-    options: dict[str, Any],
-) -> Table:
-    table = new_table()
-    for name, photo in zip(("source", "target"), photos, strict=True):
-        height, width, channels = photo.pixels.shape
-        alpha = ", alpha" if channels == 4 else ""
-        table.add_row(name, f"{width} x {height}, {8 * photo.pixels.itemsize} bits{alpha}")
-    table.add_row("problem", f"{problem}" if not masses else "Partial")
-    table.add_row("batches", f"{options['n_batches']:,} of {options['batch_size']} pixels")
-    for name, share in shares.items():
-        table.add_row(f"without a match{', ' * bool(name)}{name}", f"{share:.1%} of the pixels")
-    table.add_row("time", f"{seconds:.1f} s")
-    for name, path in (("image", outputs.image), ("transfer", outputs.transfer)):
-        for each in [numbered(path, mass) for mass in masses] or [path] if path else ():
-            table.add_row(name, Cell(str(each)))
-    if outputs.sheet:
-        table.add_row("sheet", Cell(str(outputs.sheet)))
-    if further:
-        table.add_row("further images", Cell(f"{len(further):,} in {outputs.folder}"))
-    return table
+    for name, text in rows:
+        table.add_row(name, Cell(text))
+    Console().print(table)

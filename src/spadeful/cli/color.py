@@ -174,34 +174,20 @@ def color(
     from spadeful import coloring
 
     with refusals():
-        outputs = coloring.Outputs(output, compare, save, into, force)
+        outputs, further = coloring.Outputs(output, compare, save, into, force), apply_to or []
         if load is not None:
             if source is not None:
                 raise ValueError("--load takes the place of SOURCE and TARGET. Pass either.")
-            coloring.run_saved(load, outputs, apply_to or [], max_pixels)
+            coloring.run_saved(load, outputs, further, max_pixels)
             return
         if source is None or target is None:
             raise ValueError("Two images must be named, SOURCE and TARGET, or a saved transfer by --load.")
         several = [] if masses is None else many(masses, "--masses")
+        if several and (problem, mass) != ("partial", None):
+            raise ValueError("--masses is for --problem partial, and takes the place of --mass. Pass one of them.")
         if problem == "partial" and mass is None:
             mass = several[0] if several else 0.9
-        elif several:
-            raise ValueError("--masses is for --problem partial, and takes the place of --mass. Pass one of them.")
-        coloring.run(
-            source,
-            target,
-            chosen_problem(problem, mass, tau, reg, divergence, entropy),
-            several,
-            outputs,
-            apply_to=apply_to or [],
-            most=max_pixels,
-            batch_size=batch_size,
-            n_batches=n_batches,
-            unmatched=unmatched,
-            neighbors=neighbors,
-            smooth=smooth,
-            palette=palette,
-            space=space,
-            seed=seed,
-            n_jobs=n_jobs,
-        )
+        chosen = chosen_problem(problem, mass, tau, reg, divergence, entropy)
+        batches = {"batch_size": batch_size, "n_batches": n_batches, "seed": seed, "n_jobs": n_jobs}
+        colors = {"smooth": smooth, "unmatched": unmatched, "neighbors": neighbors, "palette": palette, "space": space}
+        coloring.run(source, target, chosen, several, outputs, apply_to=further, most=max_pixels, **batches, **colors)
