@@ -255,7 +255,7 @@ def test_sixteen_bits_are_kept(folder, channels):
 def test_grey_of_sixteen_bits_is_kept(folder):
     grey = noise(5, (16, 24), np.uint16)
     Image.fromarray(grey).save("grey.png")
-    np.testing.assert_array_equal(read_photo(Path("grey.png")).pixels, np.repeat(grey[:, :, None], 3, axis=2))
+    np.testing.assert_array_equal(read_photo("grey.png").pixels, np.repeat(grey[:, :, None], 3, axis=2))
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "1", "P", "RGBA", "PA"])

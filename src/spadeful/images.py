@@ -64,13 +64,13 @@ class Photo:
 
 
 @contextmanager
-def opened(path: Path, most: int, exact: bool = True) -> Iterator[Image.Image]:
+def opened(path: str | Path, most: int, exact: bool = True) -> Iterator[Image.Image]:
     """An image file that can be used as one picture; unless `exact`, of any colours, and of several the first."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as missing:
         raise ImportError("Images need Pillow: pip install 'spadeful[images]'") from missing
-    if not path.is_file():
+    if not Path(path).is_file():
         raise FileNotFoundError(f"{path} must be an image file. There is none.")
     try:
         with warnings.catch_warnings():
@@ -94,13 +94,13 @@ def opened(path: Path, most: int, exact: bool = True) -> Iterator[Image.Image]:
         raise ValueError(f"{path} must be an image that can be read whole: {str(error).rstrip('.')}.") from None
 
 
-def check_photo(path: Path, most: int = MOST_PIXELS) -> None:
+def check_photo(path: str | Path, most: int = MOST_PIXELS) -> None:
     """Refuse at once what `read_photo` would, as far as the beginning of the file tells."""
     with opened(path, most):
         pass
 
 
-def read_photo(path: Path, most: int = MOST_PIXELS) -> Photo:
+def read_photo(path: str | Path, most: int = MOST_PIXELS) -> Photo:
     """An image with at most so many pixels, turned as its EXIF data say."""
     with opened(path, most) as image:
         grey, profile = image.mode in GREY, image.info.get("icc_profile")
@@ -117,7 +117,7 @@ def read_photo(path: Path, most: int = MOST_PIXELS) -> Photo:
     return Photo(pixels, None if grey else profile)
 
 
-def read_rgb(path: Path, most: int = MOST_PIXELS) -> Image.Image:
+def read_rgb(path: str | Path, most: int = MOST_PIXELS) -> Image.Image:
     """An image in 8 bits of red, green and blue, upright, whatever it is in: to be looked at, not to be kept."""
     from PIL import Image, ImageOps
 
