@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,18 +44,24 @@ class Received(NamedTuple):
         return Received(pixels, masses, np.stack(sums).astype(np.float32))
 
 
-def add_up(engine: Engine, k: int) -> list[tuple[Received, dict[str, Any]]]:
-    """Solve k pairs of batches, and add up as many plans at a time as fit the memory; with each mass its settings."""
+def add_up(engine: Engine, k: int) -> Iterator[tuple[Received, dict[str, Any]]]:
+    """Solve k pairs of batches; of each mass then what pixels received, and the settings.
+
+    Plans are added up whenever there are as many as fit the memory.
+    """
     size, m, each = len(engine.x), engine.batches[0].batch_size, len(engine.each_settings)
     step = max(1, ENTRIES // (m * m if engine.dense else m * each))
     total: list[Received] = []
     waiting: list[Part] = []
+
+    def received(first: int) -> Received:
+        new = Received.read([part.every(each, first) for part in waiting], size, engine.y)
+        return total[first].plus(new, size) if total else new
+
     for task, part in engine.parts(np.arange(k), np.arange(k), keep_plan=True, fold=step):
         waiting.append(part._replace(masses=part.masses / k))
-        if task.stop % step == 0 or task.stop == k:
-            some = [
-                Received.read([part.every(each, first) for part in waiting], size, engine.y) for first in range(each)
-            ]
-            total = [old.plus(new, size) for old, new in zip(total, some, strict=True)] if total else some
+        if task.stop % step == 0 and task.stop < k:
+            total = [received(first) for first in range(each)]
             waiting.clear()
-    return list(zip(total, engine.each_settings, strict=True))
+    for first, settings in enumerate(engine.each_settings):
+        yield received(first), settings
