@@ -149,17 +149,26 @@ def test_the_users_configuration_is_honoured(clouds, wanted, tmp_path):
     assert {file.name for file in tmp_path.iterdir()}.isdisjoint({str(os.getpid())})
 
 
-def test_ray_gives_what_one_process_gives(mapped, wanted):
-    ray = pytest.importorskip("ray", reason="needs Ray: pip install ray")
+@pytest.fixture
+def ray(monkeypatch):
+    library = pytest.importorskip("ray", reason="needs Ray: pip install ray")
     from ray.util.joblib import register_ray
 
     register_ray()
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    try:
-        with joblib.parallel_config(backend="ray", n_jobs=2):
-            assert_same(run(mapped), wanted)
-    finally:
-        ray.shutdown()
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(__file__))  # where its workers find the costs of this file
+    library.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    with joblib.parallel_config(backend="ray", n_jobs=2):
+        yield
+    library.shutdown()
+
+
+def test_ray_gives_what_one_process_gives(mapped, wanted, ray):
+    assert_same(run(mapped), wanted)
+
+
+def test_ray_workers_that_are_killed_lose_nothing(mapped, wanted, tmp_path, ray):
+    assert_same(run(mapped, partial(deadly_cost, folder=tmp_path, deaths=1)), wanted)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def sent(clouds, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import sys
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
@@ -257,10 +258,16 @@ def in_order(calls: Sequence[tuple[Any, ...]], jobs: int, n_jobs: int | None) ->
             for part in parallel(joblib.delayed(run_job)(*call) for call in calls[done:]):
                 yield part
                 done, attempts = done + 1, 0
-        except (BrokenProcessPool, CancelledError):  # noqa: PERF203  (the latter: Dask lost what it was sent)
+        except deaths():  # noqa: PERF203
             attempts += 1
             if attempts > ATTEMPTS:
                 raise
+
+
+def deaths() -> tuple[type[BaseException], ...]:
+    """What is raised when a worker has died: by joblib's processes, by Dask (it lost what it was sent), by Ray."""
+    ray: Any = sys.modules.get("ray")
+    return (BrokenProcessPool, CancelledError, *((ray.exceptions.RayActorError,) if ray else ()))
 
 
 def fingerprint(points: NDArray[Any]) -> list[Any]:
