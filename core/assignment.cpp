@@ -18,6 +18,10 @@ namespace {
 constexpr std::size_t few_free = 50, patience = 30;
 // For less than all pairs, and as many again once nine tenths are found.
 constexpr std::size_t partial_patience = 40;
+// None is taken if bids left so large a share of all rows to be matched: those of half a problem come first then, if it is
+// not too small to be worth it.
+constexpr double fierce = 0.55;
+constexpr std::size_t smallest_halved = 48;
 // Row reduction pays up to this size, for so many bids per row.
 constexpr std::size_t small_size = 400, reduction_bids = 2;
 // Pairs that are added one by one rather than by another guess of their price.
@@ -145,9 +149,12 @@ void Assignment::reduce_rows(std::size_t bids) {
 
 // Rows bid for their best column as much as it is better than the second, plus epsilon. Where bids do not
 // settle, epsilon grows; from there it falls back in steps to where it began.
-void Assignment::auction(double epsilon, Watch& watch) {
+void Assignment::auction(double mean, Watch& watch) {
     const std::size_t n = columns();
-    const double last = epsilon;
+    double largest = std::abs(mean);
+    for (const double price : price_) largest = std::max(largest, std::abs(price));
+    const double last = std::max(first_epsilon * mean, 1e-12 * largest);
+    double epsilon = last;
     std::size_t bids = 0;
     for (bool settled = false;; settled = true) {
         stack_.clear();
@@ -194,6 +201,30 @@ void Assignment::level_spares() {
     for (std::size_t i = 0; i < n_; ++i) lows_[i] = kernels_->best_two(row(i), price_.data(), n_).first;
     std::nth_element(lows_.begin(), lows_.begin() + last, lows_.end(), std::greater<>());
     std::fill_n(price_.begin() + static_cast<std::ptrdiff_t>(n_), spare_, lows_[last]);
+}
+
+// Prices from the optimal matching of every other row and column: a column costs what any of those rows would give for it.
+// Points that lie close give nearly the same, so most of the fight for columns is over. False if there is no such matching.
+bool Assignment::take_half_prices(Watch& watch) {
+    if (n_ < smallest_halved) return false;
+    const std::size_t half = n_ / 2, size = std::max<std::size_t>(1, (n_ - spare_) / 2);
+    half_cost_.resize(half * half);
+    for (std::size_t i = 0; i < half; ++i)
+        for (std::size_t j = 0; j < half; ++j) half_cost_[i * half + j] = row(2 * i)[2 * j];
+    if (!half_) half_ = std::make_unique<Assignment>();
+    if (!half_->solve(half_cost_.data(), half, size, watch)) return false;
+    half_price_.resize(half);
+    const double pair_price = half_->price(half_price_.data());
+    std::fill_n(price_.begin(), n_, 0.0);
+    for (std::size_t i = 0; i < half; ++i) {
+        const double* c = row(2 * i);
+        const double best = kernels_->best_two(&half_cost_[i * half], half_price_.data(), half).first;
+        const double gives = std::min(best, pair_price);
+        for (std::size_t j = 0; j < n_; ++j) price_[j] = std::max(price_[j], gives - c[j]);
+    }
+    std::fill(mate_of_row_.begin(), mate_of_row_.end(), -1);
+    std::fill(mate_of_column_.begin(), mate_of_column_.end(), -1);
+    return true;
 }
 
 // Keeps the pairs that are exactly best for their row; the other rows take a free best column or stay free.
@@ -365,13 +396,18 @@ double Assignment::guess_price(std::size_t size) {
 // Whether bids found mostly ties, as where points repeat: bids then decide little, and auctions take long.
 bool Assignment::too_tied() const { return n_ > small_size && 4 * ties_ > n_; }
 
+// Whether bids left most pairs to be found, as where many rows fight over few columns: paths would be long.
+bool Assignment::too_fierce(std::size_t size) const {
+    return n_ >= smallest_halved && static_cast<double>(size) > static_cast<double>(matched_) + fierce * static_cast<double>(n_);
+}
+
 // Makes the matching optimal at the present price of a pair. Pairs that cost just as much are added up to the size.
 bool Assignment::match_at_price(std::size_t size, Watch& watch) {
     free_rows_.clear();
     for (std::size_t i = 0; i < n_; ++i)
         if (mate_of_row_[i] < 0 && least_[i] < pair_price_) free_rows_.push_back(static_cast<std::int32_t>(i));
     reduce_rows(reduction_bids * free_rows_.size());
-    if (too_tied()) return false;
+    if (too_tied() || too_fierce(size)) return false;
     for (const std::int32_t i : free_rows_)
         if (!augment(static_cast<std::size_t>(i), watch)) return false;
     for (std::size_t i = 0; i < n_ && matched_ < size; ++i)
@@ -410,11 +446,11 @@ void Assignment::drop_spares() {
     spare_ = 0;
 }
 
-void Assignment::bid_and_augment(double mean, Watch& watch) {
-    double largest = std::abs(mean);
-    for (const double price : price_) largest = std::max(largest, std::abs(price));
-    auction(std::max(first_epsilon * mean, 1e-12 * largest), watch);
+// From good prices to all pairs.
+void Assignment::augment_all(Watch& watch) {
+    const std::size_t ties = ties_;
     keep_tight();
+    if (spare_ > 0) ties_ = ties;  // spare points are all tied, which says nothing about the costs
     scans_ = no_limit;
     for (const std::int32_t i : free_rows_) augment(static_cast<std::size_t>(i), watch);
 }
@@ -428,7 +464,10 @@ bool Assignment::match_all(Watch& watch) {
         scans_ = patience * n_;
         while (done < free_rows_.size() && augment(static_cast<std::size_t>(free_rows_[done]), watch)) ++done;
     }
-    if (done < free_rows_.size()) bid_and_augment(mean, watch);
+    if (done < free_rows_.size()) {
+        auction(mean, watch);
+        augment_all(watch);
+    }
     drop_spares();
     return true;
 }
@@ -451,7 +490,8 @@ bool Assignment::match_some(std::size_t size, Watch& watch) {
             const auto end = lows_.begin() + static_cast<std::ptrdiff_t>(size);
             const double mean = std::accumulate(lows_.begin(), end, 0.0) / static_cast<double>(size);
             add_spares(n_ - size);
-            bid_and_augment(mean - *std::min_element(lows_.begin(), end), watch);
+            if (!take_half_prices(watch)) auction(mean - *std::min_element(lows_.begin(), end), watch);
+            augment_all(watch);
             drop_spares();
             return true;
         }

@@ -9,13 +9,15 @@
 // For less than all rows the price of a pair is guessed from below, and rises until the matching has nearly its
 // size; the last pairs are added or taken away one at a time.
 //
-// Where paths grow long, an auction with epsilon scaling (Bertsekas, Annals of OR 14, 1988) finds good prices first: it
-// need not be exact, and its epsilon adapts to how hard the rows fight. A matching of k of n rows is a perfect one
-// for it: n - k spare rows and n - k spare columns are added that match any real partner for nothing and never each
-// other (Chapel et al., 2020).
+// Where paths grow long, good prices are found first; they need not be exact. For all rows by an auction with epsilon
+// scaling (Bertsekas, Annals of OR 14, 1988), whose epsilon adapts to how hard the rows fight. For less, by the same
+// problem with every other row and column, and so on down. A matching of k of n rows is then made perfect: n - k
+// spare rows and n - k spare columns are added that match any real partner for nothing and never each other (Chapel
+// et al., 2020).
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "kernels.hpp"
@@ -58,15 +60,17 @@ private:
 
     double guess_price(std::size_t size);
     bool too_tied() const;
+    bool too_fierce(std::size_t size) const;
     bool match_at_price(std::size_t size, Watch& watch);
     void shrink(Watch& watch);
 
     void add_spares(std::size_t count);
     void drop_spares();
-    void auction(double epsilon, Watch& watch);
+    void auction(double mean, Watch& watch);
+    bool take_half_prices(Watch& watch);
     void level_spares();
     void keep_tight();
-    void bid_and_augment(double mean, Watch& watch);
+    void augment_all(Watch& watch);
 
     enum class End { column, leaver, tired };
     void open_search();
@@ -86,6 +90,8 @@ private:
     // least_: a bound from below of what an unmatched row would pay
     std::vector<double> price_, least_, lows_, zeros_, open_price_, distance_, transposed_;
     std::vector<std::int32_t> mate_of_row_, mate_of_column_, free_rows_, stack_;
+    std::unique_ptr<Assignment> half_;  // solves every other row and column
+    std::vector<double> half_cost_, half_price_;
 
     // The search tree: rows in the order they were scanned, each with the distance it was reached at and what
     // to add to its costs; the columns in the order they were reached. They are made where they are kept: a copy, read
