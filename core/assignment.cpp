@@ -18,8 +18,7 @@ namespace {
 constexpr std::size_t few_free = 50, patience = 30;
 // For less than all pairs, and as many again once nine tenths are found.
 constexpr std::size_t partial_patience = 40;
-// None is taken if bids left so large a share of all rows to be matched: those of half a problem come first then, if it is
-// not too small to be worth it.
+// None is taken if bids left so large a share of all rows to be matched, unless the problem is too small to be halved.
 constexpr double fierce = 0.55;
 constexpr std::size_t smallest_halved = 48;
 // Row reduction pays up to this size, for so many bids per row.
@@ -396,9 +395,10 @@ double Assignment::guess_price(std::size_t size) {
 // Whether bids found mostly ties, as where points repeat: bids then decide little, and auctions take long.
 bool Assignment::too_tied() const { return n_ > small_size && 4 * ties_ > n_; }
 
-// Whether bids left most pairs to be found, as where many rows fight over few columns: paths would be long.
+// Whether bids left most rows free and most pairs to be found, as where many rows fight over few columns: paths would be long.
 bool Assignment::too_fierce(std::size_t size) const {
-    return n_ >= smallest_halved && static_cast<double>(size) > static_cast<double>(matched_) + fierce * static_cast<double>(n_);
+    const auto most = static_cast<std::size_t>(fierce * static_cast<double>(n_));
+    return n_ >= smallest_halved && free_rows_.size() > most && size > matched_ + most;
 }
 
 // Makes the matching optimal at the present price of a pair. Pairs that cost just as much are added up to the size.
