@@ -78,12 +78,19 @@ def test_every_level_gives_the_same_bits(choose_level):
 
 @pytest.mark.parametrize("n", [5, 64, 65, 130, 250])
 @pytest.mark.parametrize("mass", [0.3, 0.7501, 0.93, 0.977, 1.0])
-@pytest.mark.parametrize("kind", ["cloud", "integer", "negative"])
+@pytest.mark.parametrize("kind", ["cloud", "integer", "negative", "fought over"])
 def test_the_two_algorithms_agree(n, mass, kind):
-    """One follows the mass path, the other bids in an auction where that is quicker. Both carry a certificate
-    of their own; here their values and, where there is one price only, their prices."""
+    """One follows the mass path, the other matches at a price, from those of half the problem or of an auction where
+    that is quicker. Both carry a certificate of their own; here their values and, where there is one price only,
+    their prices."""
     rng = np.random.default_rng(n)
-    cost = {"cloud": clouds(n, n), "integer": rng.integers(0, 20, (n, n)), "negative": -rng.random((n, n))}[kind]
+    colours = rng.integers(0, 12, (n, 1, 3)) / 40, rng.random((1, n, 3)) + 0.3  # few columns are near any row
+    cost = {
+        "cloud": clouds(n, n),
+        "integer": rng.integers(0, 20, (n, n)),
+        "negative": -rng.random((n, n)),
+        "fought over": ((colours[0] - colours[1]) ** 2).sum(-1),
+    }[kind]
     quick, along = (_core.solve(cost.astype(float), mass, None, None, 1, along_path=path) for path in (False, True))
     assert quick.values[0] == pytest.approx(along.values[0], rel=1e-11)
     if abs(mass * n - round(mass * n)) > 1e-6:
