@@ -54,6 +54,7 @@ rivals: .venv-rivals/spadeful.stamp ## measure against GeomLoss, OTT-JAX and ska
 	.venv-rivals/bin/python -m pytest tests/test_docs.py -k moving
 	.venv-rivals/bin/python benchmarks/others.py --force
 	.venv-rivals/bin/python benchmarks/adapt.py --force
+	.venv-rivals/bin/python benchmarks/beside.py --force
 	.venv-rivals/bin/python benchmarks/readme.py
 	.venv-rivals/bin/python benchmarks/summary.py
 

@@ -80,6 +80,18 @@ class CrossEntropy:
         yield cross_entropy(source, batch.labels) + cross_entropy(target, batch.labels)
 
 
+def skada_module(network: nn.Module) -> nn.Module:
+    """A network as skada wants it: one module, whose layer it is told by name."""
+    return nn.Sequential(OrderedDict(features=network.features, classifier=network.classifier))
+
+
+def skada_batch(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
+    """A batch as skada wants it: both domains in one, the labels of the target masked."""
+    sides = torch.ones(len(batch.source), dtype=torch.int64), -torch.ones(len(batch.target), dtype=torch.int64)
+    x = {"X": torch.cat([batch.source, batch.target]), "sample_domain": torch.cat(sides)}
+    return x, torch.cat([batch.labels, torch.full_like(batch.labels, -1)])
+
+
 class Skada:
     """A DeepJDOT step of skada on a copy of the network, with its own optimiser: nothing is left for our loop."""
 
@@ -88,14 +100,10 @@ class Skada:
     def __init__(self, network: nn.Module, batch: Batch) -> None:
         from skada.deep import DeepJDOT
 
-        own = copy.deepcopy(network)
-        module = nn.Sequential(OrderedDict(features=own.features, classifier=own.classifier))
         kinds = {"reg_dist": COST.alpha, "reg_cl": COST.lam, "optimizer": torch.optim.Adam, "lr": 4e-4}
+        module = skada_module(copy.deepcopy(network))
         self.net = DeepJDOT(module, "features", train_split=None, **kinds).initialize()
-        sides = torch.ones(len(batch.source), dtype=torch.int64), -torch.ones(len(batch.target), dtype=torch.int64)
-        masked = torch.full_like(batch.labels, -1)
-        x = {"X": torch.cat([batch.source, batch.target]), "sample_domain": torch.cat(sides)}
-        self.batch = x, torch.cat([batch.labels, masked])
+        self.batch = skada_batch(batch)
 
     def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
         self.net.train_step(self.batch)

@@ -214,6 +214,16 @@ def adapt(results: Results) -> Lines:
     return [*lines, *table(["two stages", "s a problem", "MB"], rows)]
 
 
+def beside(results: Results) -> Lines:
+    rows = [
+        [name, f"{mean['accuracy']:.2f}", f"{1000 * mean['seconds']:.1f}" if "seconds" in mean else "-"]
+        for name, mean in results["means"].items()
+    ]
+    size = results["size"]
+    head = f"{len(results['tasks'])} runs of {size['iterations']} iterations, m = {size['m']}, one core"
+    return table([head, "accuracy, %", "ms an iteration"], rows)
+
+
 def generate(results: Results) -> Lines:
     parts = ("networks", "cost", "solver")
     rows = [
@@ -238,6 +248,7 @@ KNOWN: dict[str, tuple[str, str, Callable[[Results], Lines]]] = {
     "color": ("Colour transfer", "benchmarks/color.py", color),
     "flow": ("Gradient flow", "benchmarks/flow.py", flow),
     "adapt": ("Deep domain adaptation", "make rivals", adapt),
+    "beside": ("Domain adaptation beside skada", "make rivals", beside),
     "generate": ("Generative models", "benchmarks/generate.py", generate),
 }
 

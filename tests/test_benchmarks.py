@@ -127,6 +127,19 @@ def test_iterations_of_adaptation_are_split_into_their_parts(tmp_path):
 
 
 @pytest.mark.torch
+@pytest.mark.skipif(not all(map(importlib.util.find_spec, ADAPTING)), reason=f"needs all of {', '.join(ADAPTING)}")
+def test_adaptation_is_set_beside_skada_where_it_is_installed(tmp_path):
+    command = [sys.executable, RUN.with_name("beside.py"), "--quick", "--output", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "beside.json").read_text())
+    assert {"source-only", "m-OT", "DANN"} <= results["means"].keys()
+    if "skada DeepJDOT" in results["means"]:
+        (task,) = results["tasks"]
+        assert task["found"]["m-OT"]["accuracy"] == task["found"]["skada DeepJDOT"]["accuracy"], "they are one method"
+
+
+@pytest.mark.torch
 @pytest.mark.skipif(not importlib.util.find_spec("lightning_fabric"), reason="needs lightning_fabric")
 def test_iterations_of_generators_are_split_into_their_parts(tmp_path):
     command = [sys.executable, RUN.with_name("generate.py"), "--quick", "--output", tmp_path]
