@@ -151,8 +151,9 @@ def test_iterations_of_generators_are_split_into_their_parts(tmp_path):
         parts = [found[part] for part in ("networks", "cost", "solver")]
         assert min(parts) >= 0
         assert sum(parts) == pytest.approx(found["seconds"])
-    (goal,) = results["goals"]
-    assert goal["figure"] == max(found["share"] for found in results["cases"])
+    share, score = results["goals"]
+    assert share["figure"] == max(found["share"] for found in results["cases"])
+    assert score["figure"] == results["score"]["seconds"] > 0
 
 
 @pytest.mark.skipif(
