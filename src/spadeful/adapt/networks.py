@@ -9,11 +9,14 @@ from torch import Tensor, nn
 
 
 class Network(nn.Module):
-    """G and F: forward gives the features G(x) and the logits F(G(x))."""
+    """G and F: forward gives the features G(x) and the logits F(G(x)).
 
-    def __init__(self, features: nn.Module, classifier: nn.Module) -> None:
+    `rowwise` says that no point sees the others of its batch, as it would in batch norm.
+    """
+
+    def __init__(self, features: nn.Module, classifier: nn.Module, rowwise: bool = False) -> None:
         super().__init__()
-        self.features, self.classifier = features, classifier
+        self.features, self.classifier, self.rowwise = features, classifier, rowwise
 
     @property
     def new_layers(self) -> list[nn.Module]:
@@ -73,7 +76,7 @@ def usps_network(classes: int = 10) -> Network:
 
 def feature_network(inputs: int, classes: int, bottleneck: int = 512) -> Network:
     """For features of a frozen backbone: a linear bottleneck and a linear classifier, Xavier-normal."""
-    return Network(xavier_linear(inputs, bottleneck), xavier_linear(bottleneck, classes))
+    return Network(xavier_linear(inputs, bottleneck), xavier_linear(bottleneck, classes), rowwise=True)
 
 
 def xavier_linear(inputs: int, outputs: int) -> nn.Linear:

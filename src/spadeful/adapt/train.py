@@ -78,9 +78,9 @@ class Training:
         ]
         groups = [group | {"first_lr": group["lr"]} for group in groups if group["params"]]
         if self.optimizer == "adam":
-            return torch.optim.Adam(groups, weight_decay=self.weight_decay)
+            return torch.optim.Adam(groups, weight_decay=self.weight_decay, fused=True)  # one pass over the weights
         return torch.optim.SGD(
-            groups, momentum=self.momentum, weight_decay=self.weight_decay, nesterov=self.momentum > 0
+            groups, momentum=self.momentum, weight_decay=self.weight_decay, nesterov=self.momentum > 0, fused=True
         )
 
 

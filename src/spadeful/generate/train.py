@@ -79,7 +79,7 @@ class Generation:
         modules = {GENERATOR: self.generator} | ({} if self.features is None else {FEATURES: self.features})
         settings = {"lr": self.training.lr, "first_lr": self.training.lr, "betas": self.training.betas}
         optimizers: dict[str, torch.optim.Optimizer] = {
-            f"{name} optimizer": torch.optim.Adam([{"params": module.parameters(), **settings}])
+            f"{name} optimizer": torch.optim.Adam([{"params": module.parameters(), **settings}], fused=True)
             for name, module in modules.items()
         }
         return Learners(modules, optimizers)

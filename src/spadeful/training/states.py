@@ -48,6 +48,10 @@ def unpack(
             number, what = key.split(".", 1)
             memory.setdefault(int(number), {})[what] = value
         optimizer.load_state_dict({"state": memory, "param_groups": optimizer.state_dict()["param_groups"]})
+        for weights, kept in optimizer.state.items():  # in their layout: optimisers may walk through both at once
+            for what, value in kept.items():
+                if value.shape == weights.shape:
+                    kept[what] = torch.empty_like(weights).copy_(value)
     torch.set_rng_state(tensors["random"])
 
 

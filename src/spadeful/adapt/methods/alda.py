@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy, cross_entropy, one_hot
 
 from spadeful.adapt.methods.adversarial import discriminator, reverse, rising
-from spadeful.adapt.methods.base import Draw, Step
+from spadeful.adapt.methods.base import Draw, Step, both
 
 
 def corrected(confusion: Tensor, labels: Tensor) -> Tensor:
@@ -53,8 +53,7 @@ class ALDA:
 
     def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
         batch, strength = draw(), rising(step.progress)
-        source, source_logits = network(batch.source)
-        target, target_logits = network(batch.target)
+        source, source_logits, target, target_logits = both(network, batch)
         classes = source_logits.shape[1]
         probabilities = target_logits.softmax(dim=1)
         confidence, guesses = probabilities.detach().max(dim=1)

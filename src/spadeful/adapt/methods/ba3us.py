@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 
 from spadeful.adapt.methods.adversarial import entropies, reverse, rising
-from spadeful.adapt.methods.base import Draw, Step
+from spadeful.adapt.methods.base import Draw, Step, both
 from spadeful.adapt.methods.class_weights import Weighing, check_window
 
 
@@ -81,8 +81,7 @@ class BA3US:
         count = self.added(len(batch.source), step)
         other = draw() if count else batch
         some = torch.randperm(len(other.source))[:count].to(other.labels.device)
-        source, source_logits = network(batch.source)
-        target, target_logits = network(batch.target)
+        source, source_logits, target, target_logits = both(network, batch)
         added, added_logits = network(other.source[some]) if len(some) else (source[:0], source_logits[:0])
         classes = step.own.weigh(target_logits, step.iteration)
         weights = classes[batch.labels]

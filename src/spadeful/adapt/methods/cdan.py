@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from spadeful.adapt.methods.adversarial import discriminator, domains, entropies, reverse, rising
-from spadeful.adapt.methods.base import Draw, Step
+from spadeful.adapt.methods.base import Draw, Step, both
 
 #: Products of features and predictions up to which all are taken; beyond, so many random ones.
 MOST, RANDOM = 4096, 1024
@@ -65,8 +65,7 @@ class CDAN:
 
     def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
         batch, strength = draw(), rising(step.progress)
-        source, source_logits = network(batch.source)
-        target, target_logits = network(batch.target)
+        source, source_logits, target, target_logits = both(network, batch)
         probabilities = torch.cat([source_logits, target_logits]).softmax(dim=1).detach()
         guesses = step.own(torch.cat([source, target]), probabilities, strength)
         errors = binary_cross_entropy_with_logits(guesses, domains(source, target), reduction="none")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from spadeful.adapt.methods.adversarial import discriminator, domains, reverse, rising
-from spadeful.adapt.methods.base import Draw, Step
+from spadeful.adapt.methods.base import Draw, Step, both
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,7 @@ class DANN:
 
     def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
         batch = draw()
-        source, logits = network(batch.source)
-        target, _ = network(batch.target)
+        source, logits, target, _ = both(network, batch)
         guesses = step.own(reverse(torch.cat([source, target]), rising(step.progress)))[:, 0]
         adversarial = binary_cross_entropy_with_logits(guesses, domains(source, target))
         yield cross_entropy(logits, batch.labels) + adversarial

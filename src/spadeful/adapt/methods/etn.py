@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot, pad
 
 from spadeful.adapt.methods.adversarial import discriminator, entropies, reverse, rising
-from spadeful.adapt.methods.base import Draw, Step
+from spadeful.adapt.methods.base import Draw, Step, both
 
 
 def leaky(scores: Tensor) -> Tensor:
@@ -65,8 +65,7 @@ class ETN:
 
     def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
         batch = draw()
-        source, logits = network(batch.source)
-        target, target_logits = network(batch.target)
+        source, logits, target, target_logits = both(network, batch)
         sizes = [len(source), len(target)]
         guesses, scores = step.own(torch.cat([source, target]), rising(step.progress))
         weights = transferability(scores[: len(source)])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from spadeful.adapt.methods.adversarial import domains, reverse, rising
-from spadeful.adapt.methods.base import Draw, Step
+from spadeful.adapt.methods.base import Draw, Step, both
 from spadeful.adapt.methods.class_weights import Weighing, check_window
 
 
@@ -39,8 +39,7 @@ class PADA:
 
     def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
         batch = draw()
-        source, logits = network(batch.source)
-        target, target_logits = network(batch.target)
+        source, logits, target, target_logits = both(network, batch)
         gamma = step.own.weigh(target_logits, step.iteration)
         weights = (gamma / gamma.max())[batch.labels]
         guesses = step.own(reverse(torch.cat([source, target]), rising(step.progress)))

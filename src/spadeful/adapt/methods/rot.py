@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, relu, softplus
 from torch.nn.utils.parametrizations import spectral_norm
 
 from spadeful.adapt.methods.adversarial import entropies, reverse
-from spadeful.adapt.methods.base import Draw, Step
+from spadeful.adapt.methods.base import Draw, Step, both
 
 #: What leaving the ball of weights costs, and the least weight before they are scaled: both as in the authors' code.
 PENALTY, LEAST = 100.0, 1e-4
@@ -72,8 +72,7 @@ class ROT:
 
     def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
         batch = draw()
-        source, logits = network(batch.source)
-        target, target_logits = network(batch.target)
+        source, logits, target, target_logits = both(network, batch)
         of_source, of_target, weights = step.own(source, target)
         adversarial = softplus(-of_source).mean() + (reverse(weights) * softplus(of_target)).mean()
         calm = self.entropy * (weights * entropies(target_logits)).mean() + PENALTY * beyond_the_ball(weights, self.rho)

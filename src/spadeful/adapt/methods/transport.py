@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from spadeful.adapt.methods.base import Draw, Step
+from spadeful.adapt.methods.base import Draw, Step, both
 from spadeful.loss import JointCost, MiniBatchLoss
 from spadeful.problems import Partial, Problem, Unbalanced
 
@@ -75,7 +75,6 @@ class Transport:
         self.loss.at(step.iteration)
         for _ in range(self.n_batches):
             batch = draw()
-            source, source_logits = network(batch.source)  # apart: batch norm takes each domain's own statistics
-            target, target_logits = network(batch.target)
+            source, source_logits, target, target_logits = both(network, batch)
             transport = self.loss(source, target, batch.labels, target_logits)
             yield (cross_entropy(source_logits, batch.labels) + self.eta * transport) / self.n_batches
