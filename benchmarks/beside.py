@@ -38,7 +38,7 @@ from spadeful.adapt.train import Phase, train
 STYLES = ("amazon", "caltech10", "dslr", "webcam")
 BOTTLENECK, HIDDEN = 256, 256
 COST = sp.JointCost(0.01, 0.5)
-LR = 4e-4
+LR, DECAY = 2e-3, 5e-4
 OURS = {"m-OT": Transport(sp.Balanced(), COST), "DANN": DANN(HIDDEN)}
 #: What is compared with what: theirs, and ours.
 PAIRS = {"skada DeepJDOT": "m-OT", "skada DANN": "DANN", "skada DANN, our discriminator": "DANN"}
@@ -55,10 +55,17 @@ class Discriminator(nn.Module):
         return self.layers(reverse(x))[:, 0].sigmoid()
 
 
+def training(iterations: int) -> Training:
+    return Training(iterations, LR, "sgd", weight_decay=DECAY, evaluate_every=iterations)
+
+
 def skada_net(name: str, network: nn.Module) -> Any:
     from skada import deep
 
-    module, options = adapt.skada_module(network), {"optimizer": torch.optim.Adam, "lr": LR, "train_split": None}
+    module = adapt.skada_module(network)
+    descent = {"momentum": 0.9, "nesterov": True, "weight_decay": DECAY}
+    options = {"optimizer": torch.optim.SGD, "lr": LR, "train_split": None}
+    options |= {f"optimizer__{name}": value for name, value in descent.items()}
     if name == "skada DeepJDOT":
         return deep.DeepJDOT(module, "features", reg_dist=COST.alpha, reg_cl=COST.lam, **options)
     own = {"num_features": BOTTLENECK} if name == "skada DANN" else {"domain_classifier": Discriminator()}
@@ -76,7 +83,7 @@ class Fixed:
 
 
 def our_training(name: str, network: nn.Module, batches: list[Batch], classes: int) -> Callable[[], Any]:
-    phase = Phase(OURS[name], Training(len(batches), lr=LR, evaluate_every=len(batches)))
+    phase = Phase(OURS[name], training(len(batches)))
     return lambda: train(network, [phase], Fixed(batches), lambda _: {}, sizes=(BOTTLENECK, classes))
 
 

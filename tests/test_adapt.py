@@ -19,6 +19,7 @@ pytest.importorskip("sklearn")
 
 from spadeful import adapt as ad  # noqa: E402
 from spadeful.adapt.config import make_config, read_config  # noqa: E402
+from spadeful.adapt.methods import Step  # noqa: E402
 from spadeful.adapt.methods.two_stage import quiet_batch_norm  # noqa: E402
 from spadeful.adapt.selection import RULES  # noqa: E402
 from spadeful.adapt.streams import DomainStream, LoaderStream  # noqa: E402
@@ -105,6 +106,28 @@ def test_transport_is_cross_entropy_plus_the_mini_batch_loss():
         value = sp.solve(cost.detach().double().numpy(), sp.Partial(0.5)).value
         expected += (float(torch.nn.functional.cross_entropy(fs, batch.labels).detach()) + 1.5 * value) / 2
     assert total == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", [ad.Transport(sp.Partial(0.5)), ad.DANN(8)])
+def test_rows_that_never_meet_go_through_the_network_together(method):
+    """The loss and its gradient are those of the domains apart, from one pass instead of two."""
+    source, target = domains()
+    batch = DomainStream(source, target, 30, 0).batch(0)
+    found = []
+    for rowwise in (False, True):
+        torch.manual_seed(0)
+        network, own, passes = ad.feature_network(2, 3, bottleneck=5), method.modules(5, 3), []
+        assert network.rowwise
+        network.rowwise = rowwise
+        network.register_forward_hook(lambda *_, passes=passes: passes.append(1))
+        if own is not None:
+            own.eval()
+        (loss,) = method.losses(network, lambda: batch, Step(own=own))
+        loss.backward()
+        assert len(passes) == 2 - rowwise
+        found.append([loss, *(parameter.grad for parameter in network.parameters())])
+    for apart, together in zip(*found, strict=True):
+        torch.testing.assert_close(together, apart)
 
 
 def test_two_stages_pair_each_row_with_its_largest_entry_and_leave_the_others_out():
@@ -234,6 +257,19 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path):
     assert all(
         torch.equal(a, b) for a, b in zip(whole.state_dict().values(), finished.state_dict().values(), strict=True)
     )
+
+
+def test_memory_is_put_back_in_the_layout_of_the_weights():
+    """An optimiser that walks through both in one pass must find the numbers of a weight where the weight is."""
+    network = torch.nn.Conv2d(2, 3, 2).to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+    network(torch.ones(1, 2, 4, 4)).sum().backward()
+    optimizer.step()
+    saved = states.pack({"network": network}, {"optimizer": optimizer})
+    states.unpack(saved, {"network": network}, {"optimizer": optimizer})
+    kept = optimizer.state[network.weight]["exp_avg"]
+    assert kept.stride() == network.weight.stride()
+    torch.testing.assert_close(kept, 0.1 * network.weight.grad)
 
 
 @pytest.mark.slow
