@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spadeful.cli import app
+from spadeful.paper import selection
 from spadeful.paper.claims import Claim, Verdict, judge, measured
 from spadeful.paper.entries import all_entries, find_entries, read_entry
 from spadeful.paper.labels import LABELS, numbered
@@ -157,6 +158,20 @@ def test_claims_that_make_no_sense_are_refused(given, message):
 def test_the_mass_of_absent_classes_is_a_share():
     assert measured({"sent": {"a": 0.3, "b": 0.1, "c": 0.1}, "absent": ["b", "c"]}, "absent") == pytest.approx(40)
     assert measured({"sent": {"a": 0.3}, "absent": []}, "absent") is None
+
+
+def test_rules_without_labels_are_told_by_what_they_lose():
+    less = {"oracle": 0, "density": 1, "entropy": 2, "source": 4, "last": 8}
+    runs = [
+        {"name": f"m-pot,seed={seed}"} | {rule: {"target_accuracy": 90 - (1 + seed) * by} for rule, by in less.items()}
+        for seed in (0, 1)
+    ]
+    assert selection.lost({"runs": runs}) == {"density": 1.5, "entropy": 3, "source": 6, "last": 12}
+    first, last = selection.rows({"digits": {"runs": runs}, "examples": {"runs": []}})
+    assert first == ["`digits`", "2", "1.50", "3.00", "6.00", "12.00"]
+    assert last == ["mean", "", *first[2:]]
+    runs[0]["source"] = {}
+    assert "source" not in selection.lost({"runs": runs})
 
 
 def test_the_time_is_that_of_the_adaptation_alone():

@@ -11,6 +11,7 @@ from typing import Any
 
 from spadeful.files import check_free, replacing
 from spadeful.grids import spread, without_seed
+from spadeful.paper import selection
 from spadeful.paper.claims import (
     LABEL_FREE,
     LEVEL,
@@ -95,7 +96,7 @@ def as_html(text: str) -> str:
 
 def page(entries: dict[str, Entry], found: dict[str, Results], link: Path, folder: Path) -> str:
     """The page as Markdown; pictures are linked from it by `link`, and are in the folder."""
-    parts = [INTRODUCTION, "## Claims\n", *verdicts(entries, found), "## Tables and figures\n"]
+    parts = [INTRODUCTION, "## Claims\n", *verdicts(entries, found), *without_labels(found), "## Tables and figures\n"]
     told: set[str] = set()
     for label, shows in LABELS.items():
         parts.append(f"### {numbered(label)}: {shows}\n")
@@ -111,6 +112,20 @@ def page(entries: dict[str, Entry], found: dict[str, Results], link: Path, folde
             parts.append(f"### {entry.title}\n")
             parts += section(entry, found, told, link, folder)
     return "\n".join(parts)
+
+
+def without_labels(found: dict[str, Results]) -> Iterator[str]:
+    """What the rules cost that choose a checkpoint without labels; nothing if no run adapts."""
+    lines = list(selection.rows(found))
+    if not lines:
+        return
+    yield "## Selection without labels\n"
+    yield (
+        "By how many points the checkpoint that a rule chooses is less accurate than the one that is best by the "
+        "labels of the target, in the mean over all runs of an entry: soft neighbourhood density, entropy of the "
+        "predictions on the target, accuracy on the source, and no rule but the end of the run.\n"
+    )
+    yield markdown(["entry", "runs", *selection.RULES], lines)
 
 
 def section(entry: Entry, found: dict[str, Results], told: set[str], link: Path, folder: Path) -> Iterator[str]:
