@@ -128,7 +128,7 @@ def test_verdicts_are_those_of_the_tests():
     assert judge({"a,seed=0": 1.0, "b,seed=1": 2.0}, claim) == Verdict("not run")
     assert judge({}, claim) == Verdict("not run")
     assert judge({"a,seed=0": 2.0, "b,seed=0": 2.0}, claim).verdict == "equal, too few pairs for a test"
-    assert judge(dict.fromkeys(six(1.0), 3.0), claim).verdict == "equal by the same in all pairs"
+    assert judge(dict.fromkeys(six(1.0), 3.0), claim).verdict == "equal in all pairs"
 
 
 def test_bounds_and_further_parts_of_claims():

@@ -141,7 +141,7 @@ def judge(found: dict[str, float], claim: Claim) -> Verdict:
     if n < TESTED:
         return Verdict(f"{side}, too few pairs for a test", gain, n)
     if not any(differences) or (n < RANKED and np.ptp(differences) <= 1e-6 * abs(gain)):
-        return Verdict(f"{side} by the same in all pairs", gain, n)
+        return Verdict(f"{side} by the same in all pairs" if gain else "equal in all pairs", gain, n)
     if n >= RANKED:
         test, p = "Wilcoxon", float(wilcoxon(differences).pvalue)
     else:
