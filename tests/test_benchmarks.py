@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,15 @@ def bench(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
         folder,
     ]
     return subprocess.run([*command, *options], capture_output=True, text=True, timeout=300)
+
+
+def quick_results(name: str, folder: Path) -> dict[str, Any]:
+    """What a script finds of the smallest problems."""
+    command = [sys.executable, RUN.with_name(f"{name}.py"), "--quick", "--output", folder]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
+    return found
 
 
 def test_smallest_run_measures_everything(tmp_path):
@@ -94,10 +104,7 @@ def test_mini_batches_are_measured_and_documented(tmp_path):
 
 
 def test_lines_are_measured_and_agree(tmp_path):
-    command = [sys.executable, RUN.with_name("sliced.py"), "--quick", "--output", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    results = json.loads((tmp_path / "sliced.json").read_text())
+    results = quick_results("sliced", tmp_path)
     assert len(results["lines"]) == 8
     for case in results["lines"]:
         assert "10000" in case["seconds"]["every mass"]
@@ -108,10 +115,7 @@ def test_lines_are_measured_and_agree(tmp_path):
 @pytest.mark.torch
 @pytest.mark.skipif(not all(map(importlib.util.find_spec, ADAPTING)), reason=f"needs all of {', '.join(ADAPTING)}")
 def test_iterations_of_adaptation_are_split_into_their_parts(tmp_path):
-    command = [sys.executable, RUN.with_name("adapt.py"), "--quick", "--output", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    results = json.loads((tmp_path / "adapt.json").read_text())
+    results = quick_results("adapt", tmp_path)
     assert results.keys() == {"machine", "quick", "real data", "iterations", "two stages", "goals"}
     assert [found["threads"] for found in results["iterations"]] == [1, 2]
     for found in results["iterations"]:
@@ -129,10 +133,7 @@ def test_iterations_of_adaptation_are_split_into_their_parts(tmp_path):
 @pytest.mark.torch
 @pytest.mark.skipif(not all(map(importlib.util.find_spec, ADAPTING)), reason=f"needs all of {', '.join(ADAPTING)}")
 def test_adaptation_is_set_beside_skada_where_it_is_installed(tmp_path):
-    command = [sys.executable, RUN.with_name("beside.py"), "--quick", "--output", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    results = json.loads((tmp_path / "beside.json").read_text())
+    results = quick_results("beside", tmp_path)
     assert {"source-only", "m-OT", "DANN"} <= results["means"].keys()
     if "skada DeepJDOT" in results["means"]:
         (task,) = results["tasks"]
@@ -142,10 +143,7 @@ def test_adaptation_is_set_beside_skada_where_it_is_installed(tmp_path):
 @pytest.mark.torch
 @pytest.mark.skipif(not importlib.util.find_spec("lightning_fabric"), reason="needs lightning_fabric")
 def test_iterations_of_generators_are_split_into_their_parts(tmp_path):
-    command = [sys.executable, RUN.with_name("generate.py"), "--quick", "--output", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    results = json.loads((tmp_path / "generate.json").read_text())
+    results = quick_results("generate", tmp_path)
     assert [found["method"] for found in results["cases"]] == ["m-OT", "m-POT"]
     for found in results["cases"]:
         parts = [found[part] for part in ("networks", "cost", "solver")]
@@ -161,10 +159,8 @@ def test_iterations_of_generators_are_split_into_their_parts(tmp_path):
     reason=f"needs all of {', '.join(OTHERS)}: the environment that make rivals sets up",
 )
 def test_other_libraries_solve_the_same_problems(tmp_path):
-    command = [sys.executable, RUN.with_name("others.py"), "--quick", "--output", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    cases = {case["case"]: case for case in json.loads((tmp_path / "others.json").read_text())["cases"]}
+    results = quick_results("others", tmp_path)
+    cases = {case["case"]: case for case in results["cases"]}
     for name, case in cases.items():
         libraries = {who.split(",")[0] for who in case["seconds"]}
         assert libraries | case["notes"].keys() == {"spadeful", "OTT-JAX", "GeomLoss"}, name
