@@ -17,14 +17,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
 import entropic
-import run
 import spadeful as sp
-import tables
 from goals import goal
 from measure import thread_clock
 from spadeful.adapt import DANN, Domain, SourceOnly, Training, Transport, feature_network
@@ -173,15 +170,6 @@ def table(results: dict[str, Any]) -> Table:
     return shown
 
 
-def main() -> None:
-    asked = entropic.options(__doc__, "beside.json")
-    results = measure(asked.quick)
-    console = Console(width=120)
-    console.print(table(results))
-    console.print(tables.goals_table(results))
-    more = ["torch", *(name for name in ("skada", "skorch") if find_spec(name))]
-    entropic.save({"machine": run.machine(*more), "quick": asked.quick, **results}, asked.target)
-
-
 if __name__ == "__main__":
-    main()
+    rivals = [name for name in ("skada", "skorch") if find_spec(name)]
+    entropic.report(__doc__, "beside.json", measure, table, "torch", *rivals)

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import spadeful as sp
+import tables
 from costs import Cost, draw
 from measure import race, wall_clock
 
@@ -138,6 +139,22 @@ def save(results: dict[str, Any], target: Path) -> None:
     unfinished = target.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(results, indent=1) + "\n")
     unfinished.replace(target)
+
+
+def report(
+    description: str | None,
+    file: str,
+    measure: Callable[[bool], dict[str, Any]],
+    table: Callable[[dict[str, Any]], Table],
+    *packages: str,
+) -> None:
+    """A whole script: measure what the command line asks, print a table and the goals, keep the results."""
+    asked = options(description, file)
+    results = measure(asked.quick)
+    console = Console(width=120)
+    console.print(table(results))
+    console.print(tables.goals_table(results))
+    save({"machine": run.machine(*packages), "quick": asked.quick, **results}, asked.target)
 
 
 def main() -> None:

@@ -7,21 +7,18 @@ with the way back to the features.
 
 from __future__ import annotations
 
-import run  # isort: skip
+import entropic  # isort: skip  (first: it sets one thread before NumPy is imported)
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
 import cloud
-import entropic
 import spadeful as sp
-import tables
 from goals import goal
 from measure import thread_clock
 from spadeful import loss as loss_module
@@ -133,14 +130,5 @@ def table(results: dict[str, Any]) -> Table:
     return shown
 
 
-def main() -> None:
-    asked = entropic.options(__doc__, "generate.json")
-    results = measure(asked.quick)
-    console = Console(width=120)
-    console.print(table(results))
-    console.print(tables.goals_table(results))
-    entropic.save({"machine": run.machine("torch"), "quick": asked.quick, **results}, asked.target)
-
-
 if __name__ == "__main__":
-    main()
+    entropic.report(__doc__, "generate.json", measure, table, "torch")

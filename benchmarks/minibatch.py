@@ -5,20 +5,17 @@ Time on one thread is processor time, ours and POT's, so that others on the mach
 
 from __future__ import annotations
 
-import run  # isort: skip  (first: it sets one thread before NumPy is imported)
+import entropic  # isort: skip  (first: it sets one thread before NumPy is imported)
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 from scipy.spatial.distance import cdist
 
 import cloud
-import entropic
 import spadeful as sp
-import tables
 from goals import goal
 from measure import exponent
 from spadeful.transport import barycentric_map
@@ -191,14 +188,5 @@ def runs_table(results: dict[str, Any]) -> Table:
     return shown
 
 
-def main() -> None:
-    asked = entropic.options(__doc__, "minibatch.json")
-    results = measure(asked.quick)
-    console = Console(width=120)
-    console.print(runs_table(results))
-    console.print(tables.goals_table(results))
-    entropic.save({"machine": run.machine(), "quick": asked.quick, **results}, asked.target)
-
-
 if __name__ == "__main__":
-    main()
+    entropic.report(__doc__, "minibatch.json", measure, runs_table)

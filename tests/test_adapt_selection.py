@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 from spadeful.adapt import selection  # noqa: E402
 from spadeful.adapt.selection import RULES, soft_neighbourhood_density  # noqa: E402
 from spadeful.adapt.train import Training  # noqa: E402
+from spadeful.paper.selection import RULES as TOLD  # noqa: E402
 from spadeful.training.record import Record, chosen  # noqa: E402
 
 
@@ -52,6 +53,10 @@ def test_ties_go_to_the_first_and_the_warm_up_does_not_count():
     assert record.best == rows[1]
     assert record.chosen("density") == {}
     assert chosen(rows, RULES["oracle"]) == rows[0]
+
+
+def test_the_report_tells_of_every_rule():
+    assert {"oracle", *TOLD} == {*RULES, "last"}
 
 
 def test_unknown_rules_are_refused():
