@@ -20,7 +20,7 @@ pytest.importorskip("sklearn")
 from spadeful import adapt as ad  # noqa: E402
 from spadeful.adapt.config import make_config, read_config  # noqa: E402
 from spadeful.adapt.methods import Step  # noqa: E402
-from spadeful.adapt.methods.two_stage import quiet_batch_norm  # noqa: E402
+from spadeful.adapt.methods.base import quiet_batch_norm  # noqa: E402
 from spadeful.adapt.selection import RULES  # noqa: E402
 from spadeful.adapt.streams import DomainStream, LoaderStream  # noqa: E402
 from spadeful.training import states  # noqa: E402
@@ -212,6 +212,29 @@ def test_the_pass_without_gradients_does_to_batch_norm_what_is_said(how, changes
     assert bool((norm.running_mean != before).any()) == changes
     assert network.training
     assert norm.track_running_stats
+
+
+@pytest.mark.parametrize("method", [ad.Transport(sp.Partial(0.5)), ad.TwoStage(sp.Partial(0.5)), ad.DANN(8)])
+def test_batch_norm_may_be_tested_by_the_statistics_of_the_target_alone(method):
+    """Training is the same; the running averages are of what the network sees of the target, not of the source."""
+    source, target = domains(shift=50.0)
+    batch = DomainStream(source, target, 30, 0).batch(0)
+    found = {}
+    for statistics in ("both", "target"):
+        network, own = small(), method.modules(4, 3)
+        network.statistics = statistics
+        found[statistics] = [float(loss.detach()) for loss in method.losses(network, lambda: batch, Step(own=own))]
+        norm = network.features[1]
+        if statistics == "target":
+            assert int(norm.num_batches_tracked) == len(found["target"])
+            if isinstance(method, ad.Transport):
+                mean = network.features[0](batch.target).mean(0)
+                torch.testing.assert_close(norm.running_mean, norm.momentum * mean)
+        else:
+            assert int(norm.num_batches_tracked) == 2 * len(found["both"])
+    assert found["both"] == found["target"]
+    with pytest.raises(ValueError, match="statistics must be 'both' or 'target'"):
+        ad.Network(torch.nn.Identity(), torch.nn.Identity(), statistics="source")
 
 
 def run(folder, iterations, resume=False, every=4, method=None):

@@ -67,6 +67,7 @@ def run(
     reading = config.reading(workers)
     pair = source_and_target(config.source, config.target, data, config.target_classes, reading, progress)
     network, method = build(config, pair), config.build_method()
+    network.statistics = config.statistics
     fabric = runs.start(folder, config, device, precision)
     with runs.kept_so_far(folder):
         record = adapt(

@@ -278,10 +278,11 @@ def summary(results: dict[str, Any]) -> Table:
     partial = any(run.get("absent") for run in results["runs"])
     names = ("run", "seeds", *CHECKPOINTS, "paper", *(["from absent classes, %"] if partial else []))
     table = Table(*names, title=results["title"], title_justify="left")
-    table.columns[0].no_wrap = True
+    table.columns[0].overflow = "fold"
     for groups in (over_seeds, over_pairs):
         for name, runs in groups(results):
-            table.add_row(name, *cells(runs, results["paper"]), *([from_absent(runs)] if partial else []))
+            shown = name.replace(",", ", ")  # to break lines at: figures stay whole where a terminal is narrow
+            table.add_row(shown, *cells(runs, results["paper"]), *([from_absent(runs)] if partial else []))
         table.add_section()
     if results["missing"]:
         table.caption = f"Not done yet: {results['missing']} runs."

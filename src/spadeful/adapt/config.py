@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from spadeful.adapt.images import Reading
 from spadeful.adapt.methods import ALDA, BA3US, CDAN, DANN, ETN, PADA, ROT, Method, SourceOnly, Transport, TwoStage
+from spadeful.adapt.networks import check_statistics
 from spadeful.adapt.train import Training
 from spadeful.files import read_settings
 from spadeful.loss import JointCost, Ramp
@@ -41,6 +42,7 @@ class Config:
     n_batches: int = of_method(1)
     n_problems: int = of_method(1)
     batch_norm: str = of_method("frozen")
+    statistics: str = of_method("both")  # or "target": whose batches batch norm is tested by
     gather: bool = of_method(False)  # one problem over the batches of all processes
     threshold: float = of_method(0.9)  # of ALDA
     rho: float = of_method(0.2)  # of ROT
@@ -70,6 +72,7 @@ class Config:
         check_types(self)
         least = {"n_batches": 1, "n_problems": 1, "bottleneck": 1, "batch_size": 2, "warmup": 0, "seed": 0}
         check_least(self, {**least, "hidden": 1, "mass_iterations": 0, "weight_decay": 0, "momentum": 0})
+        check_statistics(self.statistics)
         if self.mass_from is not None:
             Partial(self.mass_from)
         self.reading()

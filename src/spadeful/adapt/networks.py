@@ -8,15 +8,26 @@ import torch
 from torch import Tensor, nn
 
 
+def check_statistics(name: str) -> None:
+    if name not in ("both", "target"):
+        raise ValueError(f"statistics must be 'both' or 'target'. Got {name!r} instead.")
+
+
 class Network(nn.Module):
     """G and F: forward gives the features G(x) and the logits F(G(x)).
 
-    `rowwise` says that no point sees the others of its batch, as it would in batch norm.
+    `rowwise` says that no point sees the others of its batch, as it would in batch norm. `statistics` says whose
+    batches move the running averages of batch norm, by which the network is tested: "both", as with the authors, or
+    "target", since that is what it will see.
     """
 
-    def __init__(self, features: nn.Module, classifier: nn.Module, rowwise: bool = False) -> None:
+    def __init__(
+        self, features: nn.Module, classifier: nn.Module, rowwise: bool = False, statistics: str = "both"
+    ) -> None:
         super().__init__()
-        self.features, self.classifier, self.rowwise = features, classifier, rowwise
+        check_statistics(statistics)
+        self.features, self.classifier = features, classifier
+        self.rowwise, self.statistics = rowwise, statistics
 
     @property
     def new_layers(self) -> list[nn.Module]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -27,10 +28,33 @@ def both(network: Any, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     that no row sees another (`rowwise`) they go together: one product of many rows is faster than two.
     """
     if not getattr(network, "rowwise", False):
-        return *network(batch.source), *network(batch.target)
+        return *of_source(network, batch.source), *network(batch.target)
     size = len(batch.source)
     features, logits = network(torch.cat([batch.source, batch.target]))
     return features[:size], logits[:size], features[size:], logits[size:]
+
+
+def of_source(network: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The features and logits of source points, which a network with the statistics of its target does not keep."""
+    kept = getattr(network, "statistics", "both") == "both"
+    with quiet_batch_norm(network, "train" if kept else "frozen"):
+        features, logits = network(x)
+    return features, logits
+
+
+@contextmanager
+def quiet_batch_norm(network: nn.Module, how: str) -> Iterator[None]:
+    """What a pass does to batch norm: "train", as ever; "frozen", running averages stay; "eval", they are used."""
+    layers = [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    before = [(layer, layer.training, layer.track_running_stats) for layer in layers]
+    for layer in layers:
+        layer.training = layer.training and how != "eval"
+        layer.track_running_stats = layer.track_running_stats and not (layer.training and how == "frozen")
+    try:
+        yield
+    finally:
+        for layer, training, tracked in before:
+            layer.training, layer.track_running_stats = training, tracked
 
 
 class Step(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from spadeful.adapt.methods.base import Batch, Draw, Step
+from spadeful.adapt.methods.base import Batch, Draw, Step, of_source, quiet_batch_norm
 from spadeful.adapt.methods.transport import at_iteration, check, letter
 from spadeful.loss import JointCost
 from spadeful.plan import Plan
@@ -87,7 +86,7 @@ class TwoStage:
 
     def loss(self, network: Any, batch: Batch, targets: Tensor, columns: Tensor, masses: Tensor) -> Tensor:
         """The loss of one mini-batch of source points and those target points that it meets."""
-        source, logits = network(batch.source)
+        source, logits = of_source(network, batch.source)
         loss = cross_entropy(logits, batch.labels)
         # Batch norm needs two points to have a spread.
         if len(columns) < 2:
@@ -106,22 +105,3 @@ def some_rows(plan: Plan, first: int, last: int, columns: int, sparse: bool) -> 
     here = (row >= first) & (row < last)
     matrix = mass.new_zeros(last - first, columns)
     return matrix.index_put_((row[here] - first, column[here]), mass[here])  # type: ignore[no-any-return]
-
-
-@contextmanager
-def quiet_batch_norm(network: nn.Module, how: str) -> Iterator[None]:
-    """What a pass without gradients does to batch norm."""
-    training = network.training
-    layers = [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
-    tracked = [layer.track_running_stats for layer in layers]
-    if how == "eval":
-        network.eval()
-    elif how == "frozen":
-        for layer in layers:
-            layer.track_running_stats = False
-    try:
-        yield
-    finally:
-        network.train(training)
-        for layer, before in zip(layers, tracked, strict=True):
-            layer.track_running_stats = before
