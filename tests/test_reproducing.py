@@ -198,7 +198,7 @@ def test_partial_targets_are_told_of_by_means_and_by_what_absent_classes_send(fo
     ]
     assert row["density"] == f"{np.mean(by_seed):.2f} ± {np.std(by_seed, ddof=1):.2f}"
     assert (row["paper"], row["seeds"]) == ("85.00", "2")
-    assert shown["m-ot,there"]["paper"] == "70.00"
+    assert shown["m-ot, there"]["paper"] == "70.00"
     assert shown["mean of 2: m-ot"]["paper"] == ""
     assert shown["mean of 2: m-ot"]["from absent classes, %"] == "33.3"
     assert shown["mean of 2: source-only"]["from absent classes, %"] == ""
