@@ -1,9 +1,15 @@
-"""How many threads."""
+"""How many threads, and work that they share."""
 
 from __future__ import annotations
 
 import operator
 import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def all_cores() -> int:
@@ -22,3 +28,20 @@ def check_threads(threads: int | None) -> int:
     if count < 1:
         raise ValueError(f"threads must be a whole number of at least 1, or None. Got {threads!r} instead.")
     return count
+
+
+def at_once(calls: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """What calls return, in their order; as many are made at once as there are cores, and no more are ahead.
+
+    >>> list(at_once([lambda: 1, lambda: 2, lambda: 3]))
+    [1, 2, 3]
+    """
+    cores = all_cores()
+    ahead: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(cores) as pool:
+        for call in calls:
+            ahead.append(pool.submit(call))
+            if len(ahead) == cores:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from spadeful.batches import sampled
@@ -15,6 +16,7 @@ from spadeful.engine import Engine
 from spadeful.minibatch import check_count, describe
 from spadeful.pairs import Masses
 from spadeful.problems import Partial, Problem, check_mass
+from spadeful.threads import at_once
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -144,4 +146,4 @@ def transfer(
     batches = sampled(len(x), m, k, False, seed, 0, None, "x"), sampled(len(y), m, k, False, seed, 1, None, "y")
     engine = Engine(x, y, problem, "sqeuclidean", batches, n_jobs, 1e-6, 10_000, None, progress, settings)
     painter = Painter(pictures[0], cells, space, neighbors, unmatched, smooth, size is None and not smooth)
-    return (painter.paint(received, its) for received, its in add_up(engine, k))
+    return at_once(partial(painter.paint, *each) for each in add_up(engine, k))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -52,8 +53,9 @@ class Painter:
     smooth: bool
     alone: bool  # each pixel has a mean of its own; otherwise all of a cell have one
 
-    def paint(self, received: Received, settings: dict[str, Any]) -> Transferred:
+    def paint(self, receive: Callable[[], Received], settings: dict[str, Any]) -> Transferred:
         """The picture of one mass."""
+        received = receive()
         masses, colors, moves = self.cells.pool(received)
         has = masses > 0
         if not has.any():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,8 +45,8 @@ class Received(NamedTuple):
         return Received(pixels, masses, np.stack(sums).astype(np.float32))
 
 
-def add_up(engine: Engine, k: int) -> Iterator[tuple[Received, dict[str, Any]]]:
-    """Solve k pairs of batches; of each mass then what pixels received, and the settings.
+def add_up(engine: Engine, k: int) -> Iterator[tuple[Callable[[], Received], dict[str, Any]]]:
+    """Solve k pairs of batches; for each mass then what tells what pixels received, and the settings.
 
     Plans are added up whenever there are as many as fit the memory.
     """
@@ -64,4 +65,4 @@ def add_up(engine: Engine, k: int) -> Iterator[tuple[Received, dict[str, Any]]]:
             total = [received(first) for first in range(each)]
             waiting.clear()
     for first, settings in enumerate(engine.each_settings):
-        yield received(first), settings
+        yield partial(received, first), settings
