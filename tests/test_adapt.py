@@ -19,7 +19,7 @@ pytest.importorskip("sklearn")
 
 from spadeful import adapt as ad  # noqa: E402
 from spadeful.adapt.config import make_config, read_config  # noqa: E402
-from spadeful.adapt.methods import Step  # noqa: E402
+from spadeful.adapt.methods import Step, two_stage  # noqa: E402
 from spadeful.adapt.methods.base import quiet_batch_norm  # noqa: E402
 from spadeful.adapt.selection import RULES  # noqa: E402
 from spadeful.adapt.streams import DomainStream, LoaderStream  # noqa: E402
@@ -166,7 +166,7 @@ def test_a_row_that_carries_part_of_its_mass_keeps_its_part():
     ids=str,
 )
 def test_alignment_in_little_memory_is_that_of_the_whole_matrix(problem):
-    source, target = domains(size=700)
+    source, target = domains(size=60_000)  # too many for a point to be drawn twice
     network = small(norm=False).eval()
     batches = [batch_of(source, target, 60, i) for i in range(10)]
     method = ad.TwoStage(problem, sp.JointCost(0.03, 0.7), n_batches=10)
@@ -180,6 +180,29 @@ def test_alignment_in_little_memory_is_that_of_the_whole_matrix(problem):
         assert len(asked) > 0
         assert columns.tolist() == sorted(set(asked.tolist()))
         np.testing.assert_allclose(masses, rows[:, columns], rtol=0, atol=1e-12 if problem.reg == 0 else 1e-6)
+
+
+@pytest.mark.parametrize("problem", [sp.Balanced(), sp.Partial(0.4), sp.Partial(0.4003)], ids=str)
+def test_points_that_were_drawn_several_times_are_solved_for_as_one(problem, monkeypatch):
+    """The plan is one of the optimal ones between all points, found from a matrix of the distinct ones."""
+    source, target = domains(size=90)
+    network = small(norm=False).eval()
+    batches = [batch_of(source, target, 60, i) for i in range(4)]
+    method = ad.TwoStage(problem, sp.JointCost(0.03, 0.7), n_batches=4)
+    with torch.no_grad():
+        seen = method.see(network, batches)
+        row, column, mass = method.plan(seen, problem)
+    costs = method.cost.whole(*seen)
+    assert float((costs[row, column] * mass).sum()) == pytest.approx(float(sp.solve(costs, problem).value), rel=1e-12)
+    plan = torch.zeros(240, 240, dtype=torch.float64).index_put_((row, column), mass, accumulate=True)
+    assert float(plan.sum()) == pytest.approx(getattr(problem, "mass", 1.0), rel=1e-12)
+    assert float(torch.cat([plan.sum(0), plan.sum(1)]).max()) <= (1 + 1e-9) / 240
+    assert len(row) <= 240 + 4
+    solved = []
+    monkeypatch.setattr(two_stage, "solve", lambda cost, *rest, **more: solved.append(cost.shape) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        method.plan(seen, problem)
+    assert max(solved[0]) <= 90
 
 
 def test_two_stages_of_a_dense_plan_pay_for_whole_blocks():

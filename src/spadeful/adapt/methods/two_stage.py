@@ -5,18 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from spadeful.adapt.methods.base import Batch, Draw, Step, of_source, quiet_batch_norm
+from spadeful.adapt.methods.repeats import merge, split
 from spadeful.adapt.methods.transport import at_iteration, check, letter
 from spadeful.loss import JointCost
 from spadeful.plan import Plan
-from spadeful.problems import Problem
+from spadeful.problems import Problem, Unbalanced
 from spadeful.solve import solve
+
+#: A sparse plan: rows, columns and masses.
+Triplets = tuple[Tensor, Tensor, Tensor]
+
+
+class Seen(NamedTuple):
+    """What the cost is made of, of all points of some batches."""
+
+    sources: Tensor
+    targets: Tensor
+    labels: Tensor
+    logits: Tensor
 
 
 @dataclass(frozen=True)
@@ -69,20 +82,37 @@ class TwoStage:
     @torch.no_grad()
     def align(self, network: Any, batches: list[Batch], problem: Problem) -> list[tuple[Tensor, Tensor]]:
         """For every batch the numbers of its target points, and the masses between the two, of which a point has 1."""
-        with quiet_batch_norm(network, self.batch_norm):
-            sources = torch.cat([network(batch.source)[0].float().cpu() for batch in batches])
-            seen = [network(batch.target) for batch in batches]
-        targets, logits = (torch.cat([part[i].float().cpu() for part in seen]) for i in (0, 1))
-        labels = torch.cat([batch.labels.cpu() for batch in batches])
-        plan = solve(self.cost.whole(sources, targets, labels, logits), problem)
+        plan = self.plan(self.see(network, batches), problem)
+        m, n = (sum(len(getattr(batch, side)) for batch in batches) for side in ("source", "target"))
         ends = [*accumulate((len(batch.source) for batch in batches), initial=0)]  # a loader's last one may be short
         blocks = []
         for first, last in pairwise(ends):
-            masses = len(sources) * some_rows(plan, first, last, len(targets), sparse=problem.reg == 0)
+            masses = m * (plan[first:last] if isinstance(plan, Tensor) else some_rows(plan, first, last, n))
             most, partners = masses.max(dim=1)
             columns = partners[most > 0].unique()  # type: ignore[no-untyped-call]
             blocks.append((columns, masses[:, columns]))
         return blocks
+
+    def see(self, network: Any, batches: list[Batch]) -> Seen:
+        with quiet_batch_norm(network, self.batch_norm):
+            sources = torch.cat([network(batch.source)[0].float().cpu() for batch in batches])
+            seen = [network(batch.target) for batch in batches]
+        targets, logits = (torch.cat([part[i].float().cpu() for part in seen]) for i in (0, 1))
+        return Seen(sources, targets, torch.cat([batch.labels.cpu() for batch in batches]), logits)
+
+    def plan(self, seen: Seen, problem: Problem) -> Tensor | Triplets:
+        """A matrix, or rows, columns and masses where it is sparse: the matrix would be as large as the cost.
+
+        Where points were drawn so often that half the matrix repeats, it is solved between the distinct ones: ties make
+        a problem slow. Penalties of marginals would change with that, and entropy too.
+        """
+        if problem.reg > 0:
+            return solve(self.cost.whole(*seen), problem).matrix  # type: ignore[no-any-return]
+        x, y = merge(seen.sources, seen.labels), merge(seen.targets, seen.logits)
+        if isinstance(problem, Unbalanced) or 2 * len(x.first) * len(y.first) > len(x.points) * len(y.points):
+            return sparse(solve(self.cost.whole(*seen), problem))
+        cost = self.cost.whole(*(part[each.first] for part, each in zip(seen, (x, y, x, y), strict=True)))
+        return split(sparse(solve(cost, problem, a=x.weights, b=y.weights)), x, y)
 
     def loss(self, network: Any, batch: Batch, targets: Tensor, columns: Tensor, masses: Tensor) -> Tensor:
         """The loss of one mini-batch of source points and those target points that it meets."""
@@ -97,11 +127,13 @@ class TwoStage:
         return total
 
 
-def some_rows(plan: Plan, first: int, last: int, columns: int, sparse: bool) -> Tensor:
-    """Some rows of a plan. The whole matrix would be as large as the cost: where it is sparse, its entries do."""
-    if not sparse:
-        return plan.matrix[first:last]  # type: ignore[no-any-return]
+def sparse(plan: Plan) -> Triplets:
     row, column, mass = plan.triplets
+    return row, column, mass
+
+
+def some_rows(plan: Triplets, first: int, last: int, columns: int) -> Tensor:
+    row, column, mass = plan
     here = (row >= first) & (row < last)
     matrix = mass.new_zeros(last - first, columns)
-    return matrix.index_put_((row[here] - first, column[here]), mass[here])  # type: ignore[no-any-return]
+    return matrix.index_put_((row[here] - first, column[here]), mass[here])
