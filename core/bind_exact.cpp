@@ -1,0 +1,277 @@
+// Exact transport of costs and of pairs of batches of points.
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bind.hpp"
+#include "distances.hpp"
+
+namespace spadeful {
+
+using namespace nb::literals;
+
+namespace {
+
+// One cost (m, n) or a batch (k, m, n), float64 or float32, of any strides. Problems are copied one at a time,
+// and only those that do not already lie in memory as rows of doubles.
+class Costs {
+public:
+    explicit Costs(const Array& array) : array_(array), batch_(array.ndim() == 3) {
+        const bool single = array.dtype() == nb::dtype<float>();
+        if (!single && array.dtype() != nb::dtype<double>()) throw nb::type_error("cost must be float32 or float64");
+        if (array.ndim() != 2 && !batch_) throw nb::value_error("cost must have two or three dimensions");
+        is_float_ = single;
+        const std::size_t first = batch_ ? 1 : 0;
+        count = batch_ ? array.shape(0) : 1;
+        m = array.shape(first);
+        n = array.shape(first + 1);
+        row_stride_ = array.stride(first);
+        column_stride_ = array.stride(first + 1);
+        problem_stride_ = batch_ ? array.stride(0) : 0;
+    }
+
+    // What reads them, one a thread.
+    auto reader(std::size_t) const {
+        return [this, buffer = std::vector<double>()](std::size_t k) mutable { return read(k, buffer); };
+    }
+
+    const double* read(std::size_t k, std::vector<double>& buffer) const {
+        if (is_float_) return copy(static_cast<const float*>(array_.data()), k, buffer);
+        const auto* data = static_cast<const double*>(array_.data());
+        const bool in_place = (n == 1 || column_stride_ == 1) && (m == 1 || row_stride_ == static_cast<std::int64_t>(n));
+        return in_place ? data + static_cast<std::ptrdiff_t>(k) * problem_stride_ : copy(data, k, buffer);
+    }
+
+    std::size_t count = 1, m = 0, n = 0;
+    bool batch() const { return batch_; }
+
+private:
+    template <class T>
+    const double* copy(const T* data, std::size_t k, std::vector<double>& buffer) const {
+        buffer.resize(m * n);
+        data += static_cast<std::ptrdiff_t>(k) * problem_stride_;
+        double* out = buffer.data();
+        for (std::size_t i = 0; i < m; ++i)
+            for (std::size_t j = 0; j < n; ++j)
+                *out++ = data[static_cast<std::ptrdiff_t>(i) * row_stride_ + static_cast<std::ptrdiff_t>(j) * column_stride_];
+        return buffer.data();
+    }
+
+    const Array& array_;
+    bool batch_, is_float_ = false;
+    std::int64_t row_stride_ = 0, column_stride_ = 0, problem_stride_ = 0;
+};
+
+const double* data_or_null(const std::optional<Vector>& v) { return v ? v->data() : nullptr; }
+
+// The answers to one problem or a batch.
+struct Answers {
+    std::vector<Answer> each;
+    std::size_t m = 0, n = 0;
+    bool batch = false;
+};
+
+// Problems that are read one at a time, each solved for every mass; the answers to one follow each other.
+template <class Problems>
+Answers solve_each(const Problems& problems, const Units& units, const Request& request, std::size_t threads) {
+    if (request.masses.empty()) throw nb::value_error("there must be at least one mass");
+    const std::size_t masses = request.masses.size();
+    Answers answers{std::vector<Answer>(problems.count * masses), problems.m, problems.n, true};
+    Failure failure;
+    {
+        nb::gil_scoped_release release;
+        failure = share_out(problems.count, threads, [&] {
+            return [&, solver = Solver(), read = problems.reader(threads)](std::size_t k, Watch& watch) mutable {
+                solver.solve(read(k), problems.m, problems.n, units, request, &answers.each[k * masses], watch);
+            };
+        });
+    }
+    if (failure.what) with_words(std::to_string(failure.problem) + ", ", [&] { std::rethrow_exception(failure.what); });
+    return answers;
+}
+
+Answers solve(const Array& cost, double mass, const std::optional<Vector>& a, const std::optional<Vector>& b,
+              std::size_t threads, double ceiling, bool along_path) {
+    const Request request({mass}, ceiling, along_path);
+    const Costs costs(cost);
+    const Units units(costs.m, costs.n, data_or_null(a), data_or_null(b));
+    if (costs.batch()) return solve_each(costs, units, request, threads);
+    Answers answers{std::vector<Answer>(1), costs.m, costs.n, false};
+    with_words("", [&] {
+        nb::gil_scoped_release release;
+        Borrowed<Solver> solver(costs.m * costs.n);
+        std::vector<double> buffer;
+        SignalWatch watch;
+        solver->solve(costs.read(0, buffer), costs.m, costs.n, units, request, answers.each.data(), watch);
+    });
+    return answers;
+}
+
+Answers solve_masses(const Array& cost, const std::vector<double>& masses, std::size_t threads) {
+    const Costs costs(cost);
+    if (!costs.batch()) throw nb::value_error("costs must have three dimensions");
+    return solve_each(costs, Units(costs.m, costs.n, nullptr, nullptr), Request(masses), threads);
+}
+
+// The plans as matrices (k, m, n).
+auto dense(const Answers& answers) {
+    const std::size_t k = answers.each.size(), m = answers.m, n = answers.n;
+    std::vector<double> values(k * m * n);
+    for (std::size_t p = 0; p < k; ++p)
+        for (const Entry& e : answers.each[p].entries)
+            values[(p * m + static_cast<std::size_t>(e.row)) * n + static_cast<std::size_t>(e.column)] = e.mass;
+    return to_numpy(std::move(values), {k, m, n});
+}
+
+nb::tuple triplets(const Answers& answers) {
+    std::vector<const std::vector<Entry>*> plans;
+    for (const Answer& answer : answers.each) plans.push_back(&answer.entries);
+    return to_triplets(plans, answers.batch);
+}
+
+template <class F>
+auto per_problem(const Answers& answers, F&& f) {
+    std::vector<double> values;
+    for (const Answer& answer : answers.each) values.push_back(f(answer));
+    const std::size_t count = values.size();
+    return to_numpy(std::move(values), {count});
+}
+
+auto column_prices(const Answers& answers) {
+    std::vector<double> prices;
+    prices.reserve(answers.each.size() * answers.n);
+    for (const Answer& answer : answers.each)
+        prices.insert(prices.end(), answer.column_prices.begin(), answer.column_prices.end());
+    return to_numpy(std::move(prices), {answers.each.size(), answers.n});
+}
+
+// Row prices (k, m) that make the dual solution (prices, column prices) feasible for the costs.
+auto certify(const Array& cost, const Vector& prices, const nb::ndarray<const double, nb::ndim<2>, nb::c_contig>& columns) {
+    const Costs costs(cost);
+    std::vector<double> rows(costs.count * costs.m), buffer;
+    for (std::size_t k = 0; k < costs.count; ++k)
+        row_prices(costs.read(k, buffer), costs.m, costs.n, prices.data()[k], columns.data() + k * costs.n,
+                   rows.data() + k * costs.m);
+    return to_numpy(std::move(rows), {costs.count, costs.m});
+}
+
+std::unique_ptr<Path> path(const Array& cost, const std::optional<Vector>& a, const std::optional<Vector>& b) {
+    const Costs costs(cost);
+    const Units units(costs.m, costs.n, data_or_null(a), data_or_null(b));
+    std::unique_ptr<Path> result;
+    with_words("", [&] {
+        nb::gil_scoped_release release;
+        std::vector<double> buffer;
+        SignalWatch watch;
+        result = std::make_unique<Path>(costs.read(0, buffer), costs.m, costs.n, units, watch);
+    });
+    return result;
+}
+
+Points points_of(const Array& array) {
+    const bool single = array.dtype() == nb::dtype<float>();
+    if (array.ndim() != 2 || (!single && array.dtype() != nb::dtype<double>()))
+        throw nb::type_error("points must be a matrix of float32 or float64");
+    return Points{array.data(), single, array.shape(1), array.stride(0), array.stride(1)};
+}
+
+using Which = nb::ndarray<const std::int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// A pair of batches holds a point that is not finite, or beyond 1e150.
+struct BadPair : std::runtime_error {
+    explicit BadPair(std::size_t pair) : std::runtime_error(std::to_string(pair)) {}
+};
+
+// Pairs of batches of points, measured one at a time.
+class Pairs {
+public:
+    Pairs(const Array& x, const Array& y, const Which& rows, const Which& columns, const std::string& metric)
+        : count(rows.shape(0)), m(rows.shape(1)), n(columns.shape(1)), x_(x), y_(y), rows_(rows), columns_(columns),
+          from_(points_of(x)), to_(points_of(y)),
+          metric_(metric == "euclidean" ? Metric::euclidean : metric == "cosine" ? Metric::cosine : Metric::squared_euclidean) {
+        if (columns.shape(0) != count || from_.dimension != to_.dimension)
+            throw nb::value_error("points and batches must have shapes that fit");
+        for (const auto& [which, points] : {std::pair(&rows, x.shape(0)), std::pair(&columns, y.shape(0))})
+            for (std::size_t i = 0; i < which->size(); ++i)
+                if (which->data()[i] < 0 || which->data()[i] >= static_cast<std::int64_t>(points))
+                    throw nb::index_error("a batch names a point that is not there");
+    }
+
+    void measure(std::size_t k, std::size_t threads, Distances& work, double* cost) const {
+        const std::size_t then = k + threads;  // most likely this thread's next
+        const bool good = work.measure(from_, rows_.data() + k * m, m, to_, columns_.data() + k * n, n, metric_, cost,
+                                       then < count ? rows_.data() + then * m : nullptr,
+                                       then < count ? columns_.data() + then * n : nullptr);
+        if (!good) throw BadPair(k);
+    }
+
+    // What measures them, one a thread: the costs stay in its cache while they are solved.
+    auto reader(std::size_t threads) const {
+        return [this, threads, work = Distances(), cost = std::vector<double>(m * n)](std::size_t k) mutable {
+            measure(k, threads, work, cost.data());
+            return static_cast<const double*>(cost.data());
+        };
+    }
+
+    std::size_t count, m, n;
+
+private:
+    Array x_, y_;  // kept while they are read
+    Which rows_, columns_;
+    Points from_, to_;
+    Metric metric_;
+};
+
+void measure_pairs(const Pairs& pairs, const Plans& out, std::size_t threads) {
+    if (out.shape(0) != pairs.count || out.shape(1) != pairs.m || out.shape(2) != pairs.n)
+        throw nb::value_error("the costs must have the shape (k, m, n) of the batches");
+    share_out_quietly(pairs.count, threads, [&] {
+        return [&, work = Distances()](std::size_t k, Watch&) mutable {
+            pairs.measure(k, threads, work, out.data() + k * pairs.m * pairs.n);
+        };
+    });
+}
+
+Answers solve_pairs(const Pairs& pairs, const std::vector<double>& masses, std::size_t threads) {
+    return solve_each(pairs, Units(pairs.m, pairs.n, nullptr, nullptr), Request(masses), threads);
+}
+
+}  // namespace
+
+void bind_exact(nb::module_& m) {
+    nb::class_<Answers>(m, "Answers", "Optimal plans of one problem or a batch, with a dual solution.")
+        .def_prop_ro("triplets", &triplets, fresh, "problem, row, column and mass of every entry")
+        .def_prop_ro("dense", &dense, fresh, "the plans as matrices (k, m, n)")
+        .def_prop_ro("values", [](const Answers& a) { return per_problem(a, [](const Answer& x) { return x.value; }); }, fresh)
+        .def_prop_ro("prices", [](const Answers& a) { return per_problem(a, [](const Answer& x) { return x.price; }); }, fresh)
+        .def_prop_ro("column_prices", &column_prices, fresh);
+
+    nb::class_<Path>(m, "Path", "Optimal plans of every mass.")
+        .def_prop_ro("masses", [](const Path& p) { return copy_of(p.masses); }, fresh)
+        .def_prop_ro("values", [](const Path& p) { return copy_of(p.values); }, fresh)
+        .def_prop_ro("prices", [](const Path& p) { return copy_of(p.prices); }, fresh)
+        .def("triplets", [](const Path& p, double mass) {
+            const std::vector<Entry> entries = p.entries(mass);
+            return to_triplets({&entries}, false);
+        }, "mass"_a);
+
+    m.def("solve", &solve, "cost"_a, "mass"_a, "a"_a.none(), "b"_a.none(), "threads"_a, "ceiling"_a = infinity,
+          "along_path"_a = false,
+          "Solve one cost (m, n) or a batch (k, m, n) exactly, as far as the price of mass stays below the ceiling; "
+          "along the mass path, or by whatever is quickest.");
+    m.def("path", &path, "cost"_a, "a"_a.none(), "b"_a.none(), "Solve for every mass.");
+    m.def("certify", &certify, "cost"_a, "prices"_a, "column_prices"_a, "Row prices of a feasible dual solution.");
+    m.def("solve_masses", &solve_masses, "costs"_a, "masses"_a, "threads"_a,
+          "Solve each of a batch (k, m, n) for each of some masses: k times as many answers.");
+    nb::exception<BadPair>(m, "BadPair");
+    nb::class_<Pairs>(m, "Pairs", "Pairs of batches of points; the metric is 'sqeuclidean', 'euclidean' or 'cosine'.")
+        .def(nb::init<const Array&, const Array&, const Which&, const Which&, const std::string&>(), "x"_a, "y"_a,
+             "rows"_a, "columns"_a, "metric"_a)
+        .def("measure", &measure_pairs, "out"_a, "threads"_a,
+             "Write the costs (k, m, n). Raises BadPair with the number of the first that holds a point not finite.")
+        .def("solve", &solve_pairs, "masses"_a, "threads"_a, "The same as solve_masses of the costs, without storing them.");
+}
+
+}  // namespace spadeful
