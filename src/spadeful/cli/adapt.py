@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spadeful.cli import options
 from spadeful.cli.shared import plain_warnings, refusals, settings_of_run
 
 HELP = """Train a network on a labelled source for an unlabelled target.
@@ -37,15 +38,15 @@ def adapt(
     target_classes: Annotated[
         str | None, typer.Option(help="Those that the target has: 0-24, or 0,3,7, or names.", rich_help_panel="What")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="See --list; m-pot unless said.", rich_help_panel="What")] = None,
-    mass: Annotated[float | None, typer.Option(help="For partial transport.", rich_help_panel="What")] = None,
-    tau: Annotated[float | None, typer.Option(help="For unbalanced transport.", rich_help_panel="What")] = None,
-    reg: Annotated[float | None, typer.Option(help="Entropic regularisation.", rich_help_panel="What")] = None,
+    method: options.Method = None,
+    mass: options.Mass = None,
+    tau: options.Tau = None,
+    reg: options.Reg = None,
     iterations: Annotated[int | None, typer.Option(help="After the warm-up.", rich_help_panel="How long")] = None,
     warmup: Annotated[int | None, typer.Option(help="On the source alone, first.", rich_help_panel="How long")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Points in a batch.", rich_help_panel="How long")] = None,
-    n_batches: Annotated[int | None, typer.Option(help="Batches in an iteration.", rich_help_panel="How long")] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides everything random.", rich_help_panel="How long")] = None,
+    n_batches: options.NBatches = None,
+    seed: options.Seed = None,
     backbone: Annotated[
         str | None,
         typer.Option(help="For images: a vision model on Hugging Face, or its folder.", rich_help_panel="Images"),
@@ -59,21 +60,14 @@ def adapt(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes that read images; one a core.", rich_help_panel="Images")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="Settings in TOML or JSON; options given beside it win.", rich_help_panel="What")
-    ] = None,
-    others: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="Any other setting, such as lr=0.001.", rich_help_panel="What"
-        ),
-    ] = None,
-    folder: Annotated[Path | None, typer.Option("--output", "-o", help="The folder of the run.")] = None,
-    data: Annotated[Path | None, typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "cpu",
-    precision: Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.")] = "32-true",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="Show methods and data, and exit.")] = False,
+    config: options.Config = None,
+    others: options.Others = None,
+    folder: options.Output = None,
+    data: options.Data = None,
+    device: options.Device = "cpu",
+    precision: options.Precision = "32-true",
+    resume: options.Resume = False,
+    listed: options.Listed = False,
 ) -> None:
     with refusals():
         from spadeful import adapting
@@ -116,10 +110,10 @@ def adapt(
 
 
 def evaluate(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    data: Annotated[Path | None, typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")] = None,
-    last: Annotated[bool, typer.Option("--last", help="Of the last checkpoint, not of the best.")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes that read images; one a core.")] = None,
+    folder: options.Run,
+    data: options.Data = None,
+    last: options.Last = False,
+    workers: options.Workers = None,
 ) -> None:
     """Test the network of a run, all in all and class by class."""
     with refusals():
@@ -140,9 +134,9 @@ def features(
     corrupt: Annotated[
         str, typer.Option(metavar="refuse|skip", help="What to do about files that are no images.")
     ] = "refuse",
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes that read images; one a core.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "cpu",
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    workers: options.Workers = None,
+    device: options.Device = "cpu",
+    force: options.Force = False,
 ) -> None:
     """Compute the features of images once, to adapt with them often: the quick way without a GPU.
 

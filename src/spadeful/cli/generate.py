@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from spadeful.cli import score
+from spadeful.cli import options, score
 from spadeful.cli.shared import plain_warnings, refusals, settings_of_run
 
 HELP = """Train a generator of images by transport between mini-batches, or use one.
@@ -32,10 +32,10 @@ def generate(
         str | None, typer.Option(help="The images: see --list, or a folder, or file.npz.", rich_help_panel="What")
     ] = None,
     image_size: Annotated[int | None, typer.Option(help="Pixels a side.", rich_help_panel="What")] = None,
-    method: Annotated[str | None, typer.Option(help="See --list; m-pot unless said.", rich_help_panel="What")] = None,
-    mass: Annotated[float | None, typer.Option(help="For partial transport.", rich_help_panel="What")] = None,
-    tau: Annotated[float | None, typer.Option(help="For unbalanced transport.", rich_help_panel="What")] = None,
-    reg: Annotated[float | None, typer.Option(help="Entropic regularisation.", rich_help_panel="What")] = None,
+    method: options.Method = None,
+    mass: options.Mass = None,
+    tau: options.Tau = None,
+    reg: options.Reg = None,
     debiased: Annotated[
         bool | None,
         typer.Option("--debiased", help="The mini-batch energy of Salimans et al. (2018).", rich_help_panel="What"),
@@ -50,27 +50,20 @@ def generate(
     ] = None,
     iterations: Annotated[int | None, typer.Option(help="Of training.", rich_help_panel="How long")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images in a batch.", rich_help_panel="How long")] = None,
-    n_batches: Annotated[int | None, typer.Option(help="Batches in an iteration.", rich_help_panel="How long")] = None,
+    n_batches: options.NBatches = None,
     evaluate_every: Annotated[
         int | None, typer.Option(help="Iterations from sheet to sheet.", rich_help_panel="How long")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides everything random.", rich_help_panel="How long")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="Settings in TOML or JSON; options given beside it win.", rich_help_panel="What")
-    ] = None,
-    others: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="Any other setting, such as lr=0.001.", rich_help_panel="What"
-        ),
-    ] = None,
-    folder: Annotated[Path | None, typer.Option("--output", "-o", help="The folder of the run.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes that read images; one a core.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "cpu",
-    precision: Annotated[str, typer.Option(help="32-true, bf16-mixed or 16-mixed.")] = "32-true",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="Show methods and data, and exit.")] = False,
+    seed: options.Seed = None,
+    config: options.Config = None,
+    others: options.Others = None,
+    folder: options.Output = None,
+    data_dir: options.Data = None,
+    workers: options.Workers = None,
+    device: options.Device = "cpu",
+    precision: options.Precision = "32-true",
+    resume: options.Resume = False,
+    listed: options.Listed = False,
 ) -> None:
     if context.invoked_subcommand is not None:
         return
@@ -119,12 +112,12 @@ def generate(
 
 @app.command()
 def sample(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    folder: options.Run,
     output: Annotated[Path, typer.Option("--output", "-o", help="A sheet .png, or all images in an .npz.")],
     n: Annotated[int, typer.Option("-n", help="How many images.")] = 64,
     seed: Annotated[int, typer.Option(help="Decides which.")] = 0,
-    last: Annotated[bool, typer.Option("--last", help="Of the last checkpoint, not of the best.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    last: options.Last = False,
+    force: options.Force = False,
 ) -> None:
     """Write new images of the generator of a run."""
     with refusals():

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spadeful.cli import options
 from spadeful.cli.shared import (
     refusals,
 )
@@ -57,8 +58,8 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Tiny, to see that it runs.")] = False,
     full: Annotated[bool, typer.Option("--full", help="At the length of the paper, not at that for a CPU.")] = False,
     n_jobs: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
-    data: Annotated[Path | None, typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps or auto.")] = "cpu",
+    data: options.Data = None,
+    device: options.Device = "cpu",
     results: Annotated[
         Path | None, typer.Option(help="For the report: the folder with results, reproduce/results unless said.")
     ] = None,

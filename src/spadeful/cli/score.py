@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
+from spadeful.cli import options
 from spadeful.cli.shared import plain_warnings, refusals
-
-DATA_DIR = typer.Option(help="The folder with the data; SPADEFUL_DATA unless said.")
-DEVICE = typer.Option(help="cpu, cuda, mps or auto.")
 
 
 def score(
@@ -30,12 +28,12 @@ def score(
     ] = None,
     part: Annotated[str, typer.Option(metavar="train|test", help="Of the real images.")] = "train",
     most: Annotated[int | None, typer.Option(min=2, help="So many samples.")] = None,
-    data_dir: Annotated[Path | None, DATA_DIR] = None,
+    data_dir: options.Data = None,
     cache: Annotated[
         Path | None, typer.Option(help="The folder that statistics of real images are kept in.", show_default=False)
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes that read images; one a core.")] = None,
-    device: Annotated[str, DEVICE] = "cpu",
+    workers: options.Workers = None,
+    device: options.Device = "cpu",
 ) -> None:
     """Tell how far generated images are from real ones: the Frechet distance in the features of a network.
 
@@ -69,8 +67,8 @@ def features(
     iterations: Annotated[int, typer.Option(min=1, help="Of training.")] = 1000,
     batch_size: Annotated[int, typer.Option(min=2, help="Images in a batch.")] = 100,
     seed: Annotated[int, typer.Option(help="Decides everything random.")] = 0,
-    data_dir: Annotated[Path | None, DATA_DIR] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    data_dir: options.Data = None,
+    force: options.Force = False,
 ) -> None:
     """Train a small classifier whose features images are scored in: for scores without the weights of Inception."""
     with refusals():
