@@ -59,12 +59,14 @@ DATA = {
 class Entry:
     """What a file says of the tables and figures that it covers, or stands in for where data or a GPU are missing.
 
-    Claims may be of the runs of other entries too, those that it stands `beside`.
+    Claims may be of the runs of other entries too, those that it stands `beside`. The `note` says what is run, the
+    `remark` what came of it that the paper does not lead one to expect, and why.
     """
 
     path: Path
     title: str
     note: str
+    remark: str
     kind: str
     labels: tuple[str, ...]
     stands_for: tuple[str, ...]
@@ -125,6 +127,7 @@ def read_entry(path: str | Path) -> Entry:
         path,
         found["title"],
         found.get("note", ""),
+        found.get("remark", ""),
         kind,
         tuple(found.get("labels", [])),
         tuple(found.get("stands_for", [])),

@@ -144,6 +144,8 @@ def section(entry: Entry, found: dict[str, Results], told: set[str], link: Path,
         yield f"**Not run: {results['missing']} runs missing.**\n"
     if results.get("length", "short") == "full":
         yield "At the length of the paper.\n"
+    if entry.remark:
+        yield f"*Unlike the paper:* {entry.remark}\n"
     for measure in measures_of(entry, results):
         yield from table_of(entry, results, measure)
     yield from paper_only(entry, set(measures_of(entry, results)))
