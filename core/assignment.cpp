@@ -442,6 +442,9 @@ void Assignment::drop_spares() {
         if (spare_ == 0) pair_price_ = std::max(pair_price_, row(i)[mate_of_row_[i]] + price_[mate_of_row_[i]]);
     }
     price_.resize(n_);
+    mate_of_row_.resize(n_);
+    mate_of_row_.push_back(-1);  // a spare row, for when a pair is taken away
+    mate_of_column_.resize(n_);
     matched_ = n_ - spare_;
     spare_ = 0;
 }

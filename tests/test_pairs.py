@@ -56,6 +56,17 @@ def test_several_masses_are_each_optimal(m, n, levels):
             assert (plans[:, at].sum(1) <= 1 / n + 1e-15).all()
 
 
+@pytest.mark.parametrize("masses", [(0.951, 0.953), (0.503, 0.505, 0.951, 0.953), (0.953, 0.953)])
+def test_masses_within_one_point_where_many_points_want_the_same_few(masses):
+    """A pair that was added for the share of a point is taken away again, also after prices from half the problem."""
+    rng = np.random.default_rng(0)
+    x, y = rng.random((40, 130, 2)), 0.1 * rng.random((40, 130, 2))
+    costs = ((x[:, :, None] - y[:, None]) ** 2).sum(axis=3)
+    values = _core.solve_masses(costs, masses, 1).values.reshape(40, -1)
+    for at, mass in enumerate(masses):
+        np.testing.assert_allclose(values[:, at], sp.solve(costs, sp.Partial(mass)).value, rtol=1e-9)
+
+
 def test_the_answers_of_several_masses_have_prices_that_prove_them():
     x, y, rows, cols = pairs_of(40, 40)
     costs = batch_costs(x, y, rows, cols, "sqeuclidean", 1)
