@@ -42,6 +42,7 @@ bench: .venv/dev.stamp .venv/core.stamp ## measure speed and memory against othe
 	$(BIN)/python benchmarks/minibatch.py --force
 	$(BIN)/python benchmarks/sliced.py --force
 	$(BIN)/python benchmarks/generate.py --force
+	$(BIN)/python benchmarks/two_stages.py --force
 	$(BIN)/python benchmarks/flow.py --force
 	$(BIN)/python benchmarks/flow_page.py
 	$(if $(DATA),$(BIN)/python benchmarks/color.py --force --data "$(DATA)")

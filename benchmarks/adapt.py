@@ -10,10 +10,7 @@ from __future__ import annotations
 import ot  # noqa: F401  # isort: skip  (first: skada needs its torch backend, which the next line turns off)
 import run  # isort: skip
 import copy
-import json
 import os
-import subprocess
-import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -32,11 +29,11 @@ import entropic
 import spadeful as sp
 import tables
 from goals import goal
-from measure import thread_clock, tick, wall_clock
+from measure import answered, apart, thread_clock, tick, wall_clock
 from spadeful import loss as loss_module
-from spadeful.adapt import Domain, SourceOnly, Training, Transport, TwoStage, feature_network
+from spadeful.adapt import SourceOnly, Training, Transport
 from spadeful.adapt.data import source_and_target
-from spadeful.adapt.methods import Batch, Draw, Step, two_stage
+from spadeful.adapt.methods import Batch, Draw, Step
 from spadeful.adapt.networks import usps_network
 from spadeful.adapt.streams import DomainStream
 from spadeful.adapt.train import Phase, train
@@ -46,14 +43,10 @@ COST = sp.JointCost(0.1, 0.1)
 METHODS = [Transport(problem, COST) for problem in (sp.Balanced(), sp.Partial(0.85), sp.Unbalanced(1.0, 0.1))]
 PARTS = ("network", "cost", "solver", "transfer")
 SHARE, OVER = 0.03, 1.05
-#: Two stages: the problem and its cost, the bounds of seconds and of megabytes, and pairs in which each style is once.
-ALIGNED = TwoStage(sp.Partial(0.65), sp.JointCost(0.01, 0.5))
-SECONDS, MEGABYTES = 2.0, 300.0
-STYLES = ("photo", "sketch", "art_painting", "cartoon")
-PACS = [(f"pacs:{source}", f"pacs:{target}") for source, target in zip(STYLES, STYLES[1:] + STYLES[:1], strict=True)]
-RANDOM = "random"
-
 has_data = bool(os.environ.get("SPADEFUL_DATA"))
+#: skada needs POT's torch backend. Threads that wait for one another sleep: on a busy machine they would keep each
+#: other from working.
+QUIETLY = {"POT_BACKEND_DISABLE_PYTORCH": "", "OMP_WAIT_POLICY": "PASSIVE"}
 
 
 @dataclass(frozen=True)
@@ -224,75 +217,13 @@ def iterations(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def random_domains(size: int) -> tuple[Domain, Domain]:
-    """Seven classes in 2048 dimensions, and the same moved, with noise on every point."""
-    rng = np.random.default_rng(0)
-    y = np.arange(size) % 7
-    centres = rng.normal(size=(7, 2048))
-    x, moved = (centres[y] + rng.normal(size=(size, 2048)) + shift for shift in (0.0, 0.2))
-    names = tuple("abcdefg")
-    return Domain(x.astype(np.float32), y, RANDOM, names), Domain(moved.astype(np.float32), None, RANDOM, names)
-
-
-def two_stages(case: dict[str, Any]) -> dict[str, Any]:
-    """Problems between k*m points of a network for features: how long, how much memory, and where the time goes."""
-    torch.set_num_threads(1)
-    m, k = case["m"], case["k"]
-    if case["source"] == RANDOM:
-        source, target = random_domains(m * k)
-    else:
-        source, target = source_and_target(case["source"], case["target"])[:2]
-    stream = DomainStream(source, target, m, 0)
-    torch.manual_seed(0)
-    network = feature_network(2048, 7, bottleneck=256)
-    training = Training(100, lr=1e-3, optimizer="sgd")
-    train(network, [Phase(SourceOnly(), training)], stream, lambda _: {}, sizes=(256, 7))
-    batches = [stream.batch(i) for i in range(k)]
-    ALIGNED.align(network, batches[:2], ALIGNED.problem)  # loading code takes time and memory too, but once
-    spent: dict[str, float] = {}
-    network.forward = cloud.timed(network.forward, spent, "network", thread_clock)
-    two_stage.solve = cloud.timed(two_stage.solve, spent, "solver", thread_clock)
-    sp.JointCost.whole = cloud.timed(sp.JointCost.whole, spent, "cost", thread_clock)
-    runs = []
-    for _ in range(case["repeats"]):
-        spent.clear()
-        before = cloud.anonymous()
-        watch = cloud.Stopwatch()
-        with cloud.peak_memory() as most:
-            ALIGNED.align(network, batches, ALIGNED.problem)
-        passed = watch.read()
-        runs.append({**passed, "problem": passed["cpu"] - spent["network"], **spent, "bytes": most[0] - before})
-    fastest = min(runs, key=lambda r: r["problem"])
-    return {**case, **fastest, "bytes": max(r["bytes"] for r in runs)}
-
-
-def apart(case: dict[str, Any], **environment: str) -> dict[str, Any]:
-    """A case in a process of its own."""
-    command = [sys.executable, __file__, "--case", json.dumps(case)]
-    environment = {**os.environ, "POT_BACKEND_DISABLE_PYTORCH": "", **environment}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def measure_aligned(source: str, target: str, quick: bool) -> dict[str, Any]:
-    case = {"kind": "two stages", "source": source, "target": target, "repeats": 1 if quick else 2}
-    case |= {"m": 16, "k": 4} if quick else {"m": 64, "k": 64}
-    return apart(case)
-
-
 def measure(quick: bool) -> dict[str, Any]:
     size = {"m": 20, "warm": 2, "rounds": 1} if quick else {"m": 500, "warm": 30, "rounds": 6}
     # skorch is asked for, too: skada has its deep part only with it.
-    size |= {"kind": "iterations", "skada": all(map(find_spec, ("skada", "skorch")))}
-    pairs = [(RANDOM, RANDOM), *(PACS if has_data and not quick else [])]
+    size |= {"skada": all(map(find_spec, ("skada", "skorch")))}
     results = {
         "real data": has_data,
-        # Threads that wait for one another sleep: on a busy machine they would keep each other from working.
-        "iterations": [apart({**size, "threads": threads}, OMP_WAIT_POLICY="PASSIVE") for threads in (1, 2)],
-        "two stages": [measure_aligned(*pair, quick) for pair in pairs],
+        "iterations": [apart(__file__, {**size, "threads": threads}, **QUIETLY) for threads in (1, 2)],
     }
     return results | {"goals": judge(results)}
 
@@ -308,23 +239,7 @@ def judge(results: dict[str, Any]) -> list[dict[str, Any]]:
             goal(f"iteration within 5 % of cross-entropy, {on}", OVER, over[slowest], slowest, False),
             goal(f"at least as fast as DeepJDOT of skada, {on}", 1.0, found["skada to m-OT"], "m-OT"),
         ]
-    aligned = results["two stages"]
-    longest, largest = (max(aligned, key=lambda r, what=what: r[what]) for what in ("problem", "bytes"))
-    points = longest["m"] * longest["k"]
-    return [
-        *goals,
-        goal(
-            f"two stages, {points} points: below 2 s a problem", SECONDS, longest["problem"], pair_name(longest), False
-        ),
-        goal(
-            f"two stages, {points} points: below 300 MB", MEGABYTES, largest["bytes"] / 1e6, pair_name(largest), False
-        ),
-    ]
-
-
-def pair_name(aligned: dict[str, Any]) -> str:
-    source, target = (aligned[side].removeprefix("pacs:").replace("_", " ") for side in ("source", "target"))
-    return RANDOM if source == RANDOM else f"{source} to {target}"
+    return goals
 
 
 def iterations_table(found: dict[str, Any]) -> Table:
@@ -337,30 +252,17 @@ def iterations_table(found: dict[str, Any]) -> Table:
     return shown
 
 
-def aligned_table(results: dict[str, Any]) -> Table:
-    shown = Table("two stages", "problem, s", "cost, s", "solver, s", "network, s", "MB")
-    for r in results["two stages"]:
-        times = [f"{r[part]:.2f}" for part in ("problem", "cost", "solver", "network")]
-        shown.add_row(pair_name(r), *times, f"{r['bytes'] / 1e6:.0f}")
-    return shown
-
-
 def main() -> None:
     asked = entropic.options(__doc__, "adapt.json")
     results = measure(asked.quick)
     console = Console(width=120)
     for found in results["iterations"]:
         console.print(iterations_table(found))
-    console.print(aligned_table(results))
     console.print(tables.goals_table(results))
     more = ["torch", *(name for name in ("skada", "skorch") if find_spec(name))]
     entropic.save({"machine": run.machine(*more), "quick": asked.quick, **results}, asked.target)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--case"]:
-        asked_case = json.loads(sys.argv[2])
-        kinds = {"iterations": iterations, "two stages": two_stages}
-        print(json.dumps(kinds[asked_case["kind"]](asked_case)))
-    else:
+    if not answered(iterations):
         main()

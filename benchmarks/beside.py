@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 import entropic
 import spadeful as sp
+import two_stages
 from goals import goal
 from measure import thread_clock
 from spadeful.adapt import DANN, Domain, SourceOnly, Training, Transport, feature_network
@@ -132,7 +133,7 @@ def measure(quick: bool) -> dict[str, Any]:
         pairs = [source_and_target(*each) for each in named]
         domains = [(pair.source, pair.target_test) for pair in pairs]
     else:
-        source, target = adapt.random_domains(140)
+        source, target = two_stages.random_domains(140)
         domains = [(source, Domain(target.x, source.y, target.name, source.classes))]
     seeds = (0,) if quick else (0, 1)
     tasks = [measure_task(*pair, size, seed, names) for pair in domains for seed in seeds]

@@ -1,14 +1,11 @@
 """Mini-batch runs in a process of their own: how long, how much memory, and where the time goes.
 
-As a script: reads a case as JSON from its first argument, prints what was measured as JSON.
+As a script: one case, for `apart`.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +16,7 @@ import numpy as np
 import ot
 
 import spadeful as sp
-from measure import thread_clock, tick, wall_clock
+from measure import answered, apart, thread_clock, tick, wall_clock
 from rivals import pot_partial
 from spadeful import aggregate, engine
 from spadeful.batches import sampled
@@ -151,11 +148,8 @@ def measure(
     """
     case = {"m": m, "ks": ks, "cores": cores, "jobs": jobs, "sizes": sizes, "repeats": repeats, "rival": rival}
     case |= {"x": str(folder / "x.npy"), "y": str(folder / "y.npy"), "mass": mass}
-    done = subprocess.run([sys.executable, __file__, json.dumps(case)], capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return json.loads(done.stdout)
+    return apart(__file__, case)
 
 
 if __name__ == "__main__":
-    print(json.dumps(run(json.loads(sys.argv[1]))))
+    answered(run)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import gc
+import json
 import math
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -81,3 +86,21 @@ def geometric_mean(ratios: Iterable[float]) -> float:
 def exponent(sizes: Iterable[int], seconds: Iterable[float]) -> float:
     """The p of the power law seconds = c * size^p that fits best, by least squares in logarithms."""
     return float(np.polyfit(np.log(list(sizes)), np.log(list(seconds)), 1)[0])
+
+
+def apart(script: str, case: dict[str, Any], **environment: str) -> dict[str, Any]:
+    """What a script measures of a case in a process of its own; the script answers by `answered`."""
+    command = [sys.executable, script, "--case", json.dumps(case)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def answered(measure: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
+    """Whether the script was called for a case, which it has then measured and printed."""
+    if sys.argv[1:2] != ["--case"]:
+        return False
+    print(json.dumps(measure(json.loads(sys.argv[2]))))
+    return True
