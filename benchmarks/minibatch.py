@@ -82,9 +82,10 @@ def measure_large(folder: Path, n: int, m: int, k: int, rival: int, rounds: int)
     """The large clouds on one thread, on two, and in two processes."""
     ks = [k // 16, k // 8, k // 4, k // 2, k]
     cases = {
-        "one": lambda: cloud.measure(folder, m, ks, rival=rival),
-        "two": lambda: cloud.measure(folder, m, [k], cores=2),
-        "processes": lambda: cloud.measure(folder, m, [k], cores=2, jobs=2, repeats=2),
+        "one": lambda: cloud.measure(folder, m, ks, repeats=rounds, rival=rival),
+        "two": lambda: cloud.measure(folder, m, [k], cores=2, repeats=rounds),
+        # The first starts the processes.
+        "processes": lambda: cloud.measure(folder, m, [k], cores=2, jobs=2, repeats=rounds + 1),
     }
     one, two, processes = in_turns(rounds, cases).values()
     by_k = best(one, "cpu")
@@ -108,7 +109,7 @@ def measure_large(folder: Path, n: int, m: int, k: int, rival: int, rounds: int)
 
 
 def measure_colours(folder: Path, n: int, m: int, k: int, rival: int, rounds: int) -> dict[str, Any]:
-    one = cloud.measure(folder, m, [k], repeats=rounds, rival=rival)
+    one = cloud.measure(folder, m, [k], repeats=2 * rounds, rival=rival)
     single = best(one, "cpu")[n, k]
     to_loop = one["rival"]["cpu"] * k / single["cpu"]
     return {"n": n, "m": m, "k": k, "one thread": single, "POT a pair": one["rival"], "to loop": to_loop}
@@ -157,7 +158,7 @@ def measure_errors(quick: bool) -> dict[str, Any]:
 
 
 def measure(quick: bool) -> dict[str, Any]:
-    n, m, k, rival, rounds = (20_000, 64, 256, 4, 1) if quick else (1_000_000, 256, 4000, 40, 5)
+    n, m, k, rival, rounds = (20_000, 64, 256, 4, 1) if quick else (1_000_000, 256, 4000, 40, 3)
     sizes = [n // 100, n // 10, n] if quick else [10_000, 30_000, 100_000, 300_000, 1_000_000]
     pixels = n // 4
     with tempfile.TemporaryDirectory() as temporary:

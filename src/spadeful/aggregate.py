@@ -61,7 +61,8 @@ class PlanSum:
     def _add_up(self) -> None:
         rows, cols, masses = map(np.concatenate, zip(*self._waiting, strict=True))
         self._waiting.clear()
-        self.total = self.total + sparse.coo_array((masses, (rows, cols)), shape=self.total.shape).tocsr()
+        new = sparse.coo_array((masses, (rows, cols)), shape=self.total.shape).tocsr()
+        self.total = self.total + new if self.total.nnz else new  # a sum with nothing would still be a copy
 
     def finish(self) -> Any:
         if self._waiting:
