@@ -13,7 +13,7 @@ ROUNDING = 1e-9
 
 
 class Merged(NamedTuple):
-    """The distinct ones of some points."""
+    """The distinct ones of some points, in the order in which they come first."""
 
     first: Tensor  # of each, a point that it stands for
     counts: Tensor  # of each, how many
@@ -29,13 +29,15 @@ def merge(*parts: Tensor) -> Merged:
 
     >>> merged = merge(torch.tensor([[2.0], [1.0], [2.0]]), torch.tensor([0, 1, 0]))
     >>> merged.first.tolist(), merged.counts.tolist(), merged.points.tolist()
-    ([1, 0], [1, 2], [1, 0, 2])
+    ([0, 1], [2, 1], [0, 2, 1])
     """
     rows = [np.ascontiguousarray(part.reshape(len(part), -1).numpy()).view(np.uint8) for part in parts]
     keys = np.ascontiguousarray(np.concatenate(rows, axis=1))
     whole = keys.view(np.dtype((np.void, keys.shape[1]))).ravel()
     _, first, which, counts = np.unique(whole, return_index=True, return_inverse=True, return_counts=True)
-    return Merged(*(torch.from_numpy(each) for each in (first, counts, np.argsort(which, kind="stable"))))
+    order = np.argsort(first)  # that of the points, not of the bytes of their numbers
+    points = np.argsort(np.argsort(order)[which], kind="stable")
+    return Merged(*(torch.from_numpy(each) for each in (first[order], counts[order], points)))
 
 
 def split(plan: tuple[Tensor, Tensor, Tensor], x: Merged, y: Merged) -> tuple[Tensor, Tensor, Tensor]:
