@@ -95,7 +95,7 @@ class TwoStage:
 
     def see(self, network: Any, batches: list[Batch]) -> Seen:
         with quiet_batch_norm(network, self.batch_norm):
-            sources = torch.cat([network(batch.source)[0].float().cpu() for batch in batches])
+            sources = torch.cat([of_source(network, batch.source)[0].float().cpu() for batch in batches])
             seen = [network(batch.target) for batch in batches]
         targets, logits = (torch.cat([part[i].float().cpu() for part in seen]) for i in (0, 1))
         return Seen(sources, targets, torch.cat([batch.labels.cpu() for batch in batches]), logits)
