@@ -221,6 +221,8 @@ def draw(results: dict[str, Any], path: str | Path, force: bool = False) -> None
                     curve.setdefault(at, []).append(accuracy)
         means = {name: ([*sorted(c)], [mean(c[at]) for at in sorted(c)]) for name, c in curves.items()}
         figures.draw_methods(axes, means)
+        if axis:
+            axes.set_xticks(sorted({at for curve in curves.values() for at in curve}))
         axes.set(title=title, xlabel=AXES[axis] if axis else "iteration", ylabel="accuracy on the target, %")
     figures.save(figure, path, force)
 
