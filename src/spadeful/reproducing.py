@@ -46,7 +46,8 @@ from spadeful.training import states
 
 #: What a file may hold, beside tables of values; see `spadeful.paper.entries` for what is not of runs.
 PARTS = {"title", "note", "settings", "runs", "short", "quick", "paper", "embedding"}
-PARTS |= {"kind", "labels", "stands_for", "beside", "needs", "hardware", "cpu", "takes", "claims", "shown", "remark"}
+PARTS |= {"kind", "labels", "stands_for", "beside", "needs", "hardware", "cpu", "takes", "claims", "shown"}
+PARTS |= {"remark", "measures"}
 #: A run, its folder, and the folder of its warm-up.
 Wanted = tuple[Config, Path, Path | None]
 #: What the results of a run tell of: the choice of each rule, and the end.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from spadeful.files import read_settings
 from spadeful.grids import chosen_grids, published
-from spadeful.paper.claims import Claim
+from spadeful.paper.claims import MEASURES, Claim
 from spadeful.paper.labels import LABELS, find_label, numbered
 
 #: Means and spreads by the names of runs.
@@ -60,7 +60,8 @@ class Entry:
     """What a file says of the tables and figures that it covers, or stands in for where data or a GPU are missing.
 
     Claims may be of the runs of other entries too, those that it stands `beside`. The `note` says what is run, the
-    `remark` what came of it that the paper does not lead one to expect, and why.
+    `remark` what came of it that the paper does not lead one to expect, and why. Where there are `measures`, others
+    are not told of.
     """
 
     path: Path
@@ -75,6 +76,7 @@ class Entry:
     hardware: str
     cpu: bool
     takes: str
+    measures: tuple[str, ...]
     claims: tuple[Claim, ...]
     paper: dict[str, Published]
     found: dict[str, Any]
@@ -86,6 +88,9 @@ class Entry:
     @property
     def tasks(self) -> list[str]:
         return list(self.found.get("task", {}))
+
+    def tells(self, measure: str) -> bool:
+        return not self.measures or measure in self.measures
 
     def count(self, length: str) -> int:
         """How many runs there are."""
@@ -119,6 +124,7 @@ def read_entry(path: str | Path) -> Entry:
         ("kind", [kind], KINDS),
         ("labels", [*found.get("labels", []), *found.get("stands_for", [])], LABELS),
         ("needs", found.get("needs", []), DATA),
+        ("measures", found.get("measures", []), MEASURES),
     ):
         strange = [name for name in given if name not in known]
         if strange:
@@ -136,6 +142,7 @@ def read_entry(path: str | Path) -> Entry:
         found.get("hardware", ""),
         found.get("cpu", True),
         found.get("takes", ""),
+        tuple(found.get("measures", [])),
         tuple(Claim.read(claim, str(path)) for claim in found.get("claims", [])),
         by_measure(found.get("paper", {})),
         found,

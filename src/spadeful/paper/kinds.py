@@ -68,7 +68,10 @@ def adapt(job: Job) -> None:
     from spadeful import adapting, reproducing
 
     chosen = reproducing.read_experiment(job.entry.path, job.length)
-    pictures = {"": True, "masses": any(config.target_classes for config in chosen.runs.values())}
+    pictures = {
+        "": job.entry.tells("accuracy"),
+        "masses": any(config.target_classes for config in chosen.runs.values()),
+    }
     pictures["embedding"] = bool(reproducing.shown_in_the_plane(chosen))
     for name, wanted in pictures.items():
         if wanted:
@@ -76,7 +79,8 @@ def adapt(job: Job) -> None:
     given = {"data": job.data, "n_jobs": job.n_jobs, "device": job.device}
     results = reproducing.reproduce(chosen, job.runs, **given, progress=True)  # type: ignore[arg-type]
     reproducing.write(results, job.output, job.force)
-    reproducing.draw(results, job.beside(""), job.force)
+    if pictures[""]:
+        reproducing.draw(results, job.beside(""), job.force)
     if pictures["masses"]:
         reproducing.draw_sent(results, job.beside("masses"), job.force)
     if pictures["embedding"]:

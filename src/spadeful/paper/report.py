@@ -96,7 +96,14 @@ def as_html(text: str) -> str:
 
 def page(entries: dict[str, Entry], found: dict[str, Results], link: Path, folder: Path) -> str:
     """The page as Markdown; pictures are linked from it by `link`, and are in the folder."""
-    parts = [INTRODUCTION, "## Claims\n", *verdicts(entries, found), *without_labels(found), "## Tables and figures\n"]
+    accurate = {name: results for name, results in found.items() if entries[name].tells("accuracy")}
+    parts = [
+        INTRODUCTION,
+        "## Claims\n",
+        *verdicts(entries, found),
+        *without_labels(accurate),
+        "## Tables and figures\n",
+    ]
     told: set[str] = set()
     for label, shows in LABELS.items():
         parts.append(f"### {numbered(label)}: {shows}\n")
@@ -175,7 +182,7 @@ def measures_of(entry: Entry, results: Results) -> list[str]:
     return [
         measure
         for measure in MEASURES
-        if (measure != "precision" or measure in entry.paper) and values(results, measure)
+        if entry.tells(measure) and (measure != "precision" or measure in entry.paper) and values(results, measure)
     ]
 
 
