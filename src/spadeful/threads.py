@@ -30,18 +30,18 @@ def check_threads(threads: int | None) -> int:
     return count
 
 
-def at_once(calls: Iterable[Callable[[], T]]) -> Iterator[T]:
-    """What calls return, in their order; as many are made at once as there are cores, and no more are ahead.
+def at_once(calls: Iterable[Callable[[], T]], most: int) -> Iterator[T]:
+    """What calls return, in their order; as many are made at once as there are cores, and at most `most`.
 
-    >>> list(at_once([lambda: 1, lambda: 2, lambda: 3]))
+    >>> list(at_once([lambda: 1, lambda: 2, lambda: 3], most=2))
     [1, 2, 3]
     """
-    cores = all_cores()
+    most = min(most, all_cores())
     ahead: deque[Future[T]] = deque()
-    with ThreadPoolExecutor(cores) as pool:
+    with ThreadPoolExecutor(most) as pool:
         for call in calls:
             ahead.append(pool.submit(call))
-            if len(ahead) == cores:
+            if len(ahead) == most:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()

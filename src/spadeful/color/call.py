@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: Matched colours from which the move of another colour is averaged, unless said.
 NEIGHBORS = 16
 
+#: Pictures of several masses that are painted at once: each takes its own half GiB at 12 megapixels.
+AT_ONCE = 2
+
 
 class Options(TypedDict, total=False):
     """How colours are transferred, see `transfer_colors`."""
@@ -146,4 +149,4 @@ def transfer(
     batches = sampled(len(x), m, k, False, seed, 0, None, "x"), sampled(len(y), m, k, False, seed, 1, None, "y")
     engine = Engine(x, y, problem, "sqeuclidean", batches, n_jobs, 1e-6, 10_000, None, progress, settings)
     painter = Painter(pictures[0], cells, space, neighbors, unmatched, smooth, size is None and not smooth)
-    return at_once(partial(painter.paint, *each) for each in add_up(engine, k))
+    return at_once((partial(painter.paint, *each) for each in add_up(engine, k)), AT_ONCE)

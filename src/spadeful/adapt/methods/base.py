@@ -36,8 +36,10 @@ def both(network: Any, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def of_source(network: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     """The features and logits of source points, which a network with the statistics of its target does not keep."""
-    kept = getattr(network, "statistics", "both") == "both"
-    with quiet_batch_norm(network, "train" if kept else "frozen"):
+    if getattr(network, "statistics", "both") == "both":
+        features, logits = network(x)
+        return features, logits
+    with quiet_batch_norm(network, "frozen"):
         features, logits = network(x)
     return features, logits
 
