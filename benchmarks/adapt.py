@@ -218,7 +218,7 @@ def iterations(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(quick: bool) -> dict[str, Any]:
-    size = {"m": 20, "warm": 2, "rounds": 1} if quick else {"m": 500, "warm": 30, "rounds": 6}
+    size = {"m": 20, "warm": 2, "rounds": 1} if quick else {"m": 500, "warm": 30, "rounds": 24}
     # skorch is asked for, too: skada has its deep part only with it.
     size |= {"skada": all(map(find_spec, ("skada", "skorch")))}
     results = {

@@ -43,9 +43,10 @@ def test_density_does_not_depend_on_the_blocks(monkeypatch):
     assert soft_neighbourhood_density(p) < math.log(99)
 
 
-def test_ties_go_to_the_first_and_the_warm_up_does_not_count():
+@pytest.mark.parametrize("warm_up", [3, 5])
+def test_ties_go_to_the_first_and_the_warm_up_does_not_count(warm_up):
     rows = [
-        {"phase": "source-only", "iteration": 5, "target_accuracy": 99.0},
+        {"phase": "source-only", "iteration": warm_up, "target_accuracy": 99.0},
         {"phase": "m-POT", "iteration": 5, "target_accuracy": 70.0},
         {"phase": "m-POT", "iteration": 10, "target_accuracy": 70.0},
     ]

@@ -125,6 +125,9 @@ def test_verdicts_are_those_of_the_tests():
     verdict = judge(three, claim)
     assert (verdict.verdict, verdict.gain, verdict.test) == ("open: better, not significant", 2.0, "t")
     assert verdict.p == pytest.approx(1 - np.sqrt(12 / 14))
+    one_large = {f"{name},seed={seed}": 0.0 for name in "ab" for seed in range(15)}
+    one_large |= {f"b,seed={seed}": 1.0 + seed / 100 for seed in range(14)} | {"a,seed=14": 100.0}
+    assert judge(one_large, claim).verdict == "open: worse by ranks, better in the mean"
     assert judge({"a,seed=0": 1.0, "b,seed=1": 2.0}, claim) == Verdict("not run")
     assert judge({}, claim) == Verdict("not run")
     assert judge({"a,seed=0": 2.0, "b,seed=0": 2.0}, claim).verdict == "equal, too few pairs for a test"
@@ -175,7 +178,8 @@ def test_rules_without_labels_are_told_by_what_they_lose():
 
 
 def test_the_time_is_that_of_the_adaptation_alone():
-    rows = [{"phase": "source-only", "seconds": 9.0}, *({"phase": "m-OT", "seconds": s} for s in (1.0, 2.0, 7.0))]
+    adapted = [{"phase": "m-OT", "iteration": at, "seconds": s} for at, s in enumerate((1.0, 2.0, 7.0))]
+    rows = [{"phase": "source-only", "iteration": 0, "seconds": 9.0}, *adapted]
     assert measured({"rows": rows, "last": rows[-1]}, "seconds") == 2.0
 
 

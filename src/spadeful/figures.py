@@ -16,6 +16,7 @@ from spadeful.arrays import Floats
 from spadeful.files import replacing
 from spadeful.masspath import MassPath
 from spadeful.plan import Indices, Plan
+from spadeful.training.record import phases
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -242,17 +243,14 @@ def draw_recolored(figure: Figure, pictures: dict[str, Any]) -> None:
 
 def draw_curves(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
     """The accuracies of a run against the iteration; phases follow each other."""
-    at, before, last = [], 0, ("", 0)
-    for row in rows:
-        if row["phase"] != last[0]:
-            before += last[1]
-        last = row["phase"], row["iteration"]
+    starts, at, before = phases(rows)[1:], [], 0
+    for i, row in enumerate(rows):
+        before = at[i - 1] if i in starts else before
         at.append(before + row["iteration"])
     for name, colour in (("source", SOURCE), ("target", TARGET)):
         key = f"{name}_accuracy"
         if any(key in row for row in rows):
             axes.plot(at, [row.get(key, np.nan) for row in rows], color=colour, marker=".", label=name)
-    starts = [i for i, row in enumerate(rows) if i and row["phase"] != rows[i - 1]["phase"]]
     for i in starts:
         axes.axvline((at[i - 1]), color="0.7", linewidth=1)
         axes.text(at[i - 1], axes.get_ylim()[0], f" {rows[i]['phase']}", color="0.4", va="bottom")

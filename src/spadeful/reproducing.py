@@ -43,6 +43,7 @@ from spadeful.files import read_settings, replacing
 from spadeful.grids import chosen_grids, combinations, name_of, published, settings_of, spread, without_seed
 from spadeful.progress import progress_bar
 from spadeful.training import states
+from spadeful.training.record import last_phase
 
 #: What a file may hold, beside tables of values; see `spadeful.paper.entries` for what is not of runs.
 PARTS = {"title", "note", "settings", "runs", "short", "quick", "paper", "embedding"}
@@ -272,8 +273,7 @@ def shown_in_the_plane(experiment: Experiment) -> list[str]:
 def points_of(run: dict[str, Any], axis: str | None) -> list[tuple[float, float]]:
     if axis:
         return [(run["config"][axis], run["last"]["target_accuracy"])]
-    adapted = [row for row in run["rows"] if row["phase"] == run["last"]["phase"]]
-    return [(row["iteration"], row["target_accuracy"]) for row in adapted]
+    return [(row["iteration"], row["target_accuracy"]) for row in last_phase(run["rows"])]
 
 
 def summary(results: dict[str, Any]) -> Table:

@@ -43,7 +43,8 @@ domains. The test is Wilcoxon's signed-rank test from {RANKED} pairs on, Student
 {RANKED - 1}, two-sided, at the level {LEVEL}; fewer pairs are not tested. Seeds of one pair of domains share it, so \
 the p-values speak of these domains, not of all.
 - Times are medians over a run, on the machine that it was made on; runs that went side by side slow each other.
-- *holds*: better, and significant. *open*: not significant. *does not hold*: worse, and significant.
+- *holds*: better, and significant. *open*: not significant, or the ranks of the test and the mean disagree. *does not \
+hold*: worse, and significant.
 - Verdicts on shortened runs are verdicts on shortened runs.
 """
 

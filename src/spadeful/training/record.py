@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,21 @@ def chosen(rows: Sequence[Mapping[str, Any]], rule: Rule) -> dict[str, Any]:
     return dict(max(able, key=lambda row: rule.sign * row[rule.measure])) if able else {}
 
 
+def phases(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Where each phase begins: with a name of its own, or by counting iterations anew.
+
+    >>> phases([{"phase": "a", "iteration": 10}, {"phase": "b", "iteration": 25}, {"phase": "b", "iteration": 25}])
+    [0, 1, 2]
+    """
+    pairs = enumerate(pairwise(rows), 1)
+    begins = [at for at, (a, b) in pairs if a["phase"] != b["phase"] or a["iteration"] >= b["iteration"]]
+    return [0, *begins]
+
+
+def last_phase(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    return rows[phases(rows)[-1] :]
+
+
 @dataclass
 class Record:
     """What a run has been through: the measures at each evaluation, and which of them it calls the best."""
@@ -41,9 +57,7 @@ class Record:
 
     def chosen(self, rule: str) -> dict[str, Any]:
         """The best evaluation of the last phase by the rule of a name; empty if it cannot be told."""
-        iterations = [row["iteration"] for row in self.rows]
-        begins = [at for at in range(1, len(iterations)) if iterations[at] <= iterations[at - 1]]
-        return chosen(self.rows[max(begins, default=0) :], self.rules[rule])
+        return chosen(last_phase(self.rows), self.rules[rule])
 
     @property
     def best(self) -> dict[str, Any]:
