@@ -423,6 +423,8 @@ def test_loaders_and_whole_models_can_be_passed():
         test={"target": target},
     )
     assert len(record.rows) == 2
+    with pytest.raises(TypeError, match="can begin anew"):
+        ad.adapt(network, iter(loader), others, ad.SourceOnly(), ad.Training(2))
     with pytest.raises(ValueError, match=r"must name a layer of the model\. Got 'fc'; it has 0, 1, 2"):
         ad.Tapped(model, "fc")
     with pytest.raises(TypeError, match="features and logits"):

@@ -201,7 +201,7 @@ def test_they_train_in_the_loop_and_resume_to_the_same_bits(method, tmp_path):
         return network, ad.adapt(network, *data, method, training, batch_size=24, folder=folder, **more)
 
     class Interrupted:
-        name, batches_per_iteration, modules = method.name, 1, method.modules
+        name, modules = method.name, method.modules
 
         def losses(self, network, draw, step):
             if step.iteration == 25:

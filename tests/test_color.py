@@ -186,7 +186,9 @@ def test_alpha_is_kept_and_what_cannot_be_seen_does_not_count():
     source[0, 0, 3] = 128
     target = np.full((10, 10, 4), (90, 100, 110, 255), dtype=np.uint8)
     target[5:] = (0, 255, 0, 0)
-    image = sp.transfer_colors(source, target, sp.Balanced(), batch_size=50, n_batches=3).image
+    result = sp.transfer_colors(source, target, sp.Balanced(), batch_size=50, n_batches=3)
+    image = result.image
+    assert result.unmatched == 0
     np.testing.assert_array_equal(image[:, :, 3], source[:, :, 3])
     np.testing.assert_array_equal(image[:, :5, :3], np.broadcast_to((90, 100, 110), (10, 5, 3)))
     np.testing.assert_array_equal(image[:, 5:], source[:, 5:])

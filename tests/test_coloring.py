@@ -170,6 +170,7 @@ def test_nothing_is_replaced_unasked(folder):
         (("--load", "broken.png", "--apply-to", "source.png", "--into", "x"), "must be a transfer"),
         (("--load", "broken.png", "source.png", "target.png"), "Pass either"),
         (("--load", "broken.png", "-o", "o.png"), "--apply-to with --into"),
+        (("--load", "t.npz", "--mass", "0.1", "--smooth", "--apply-to", "x.png"), "Leave out --mass, --smooth."),
         (("source.png", "target.png", "-o", "o.png", "--max-pixels", "300"), "at most 300 pixels. Got 384"),
     ],
 )
@@ -305,14 +306,36 @@ def test_the_profile_is_kept(folder, ending):
     assert look("deep.png").info["icc_profile"] == own
 
 
-def test_the_target_is_read_in_the_profile_of_the_source():
+def exchanged():
     """sRGB with its red and green exchanged: the same colours have exchanged numbers."""
     own = bytearray(profile("sRGB"))
     count = struct.unpack(">I", own[128:132])[0]
     at = {bytes(own[place : place + 4]): place for place in range(132, 132 + 12 * count, 12)}
     own[at[b"rXYZ"] : at[b"rXYZ"] + 4], own[at[b"gXYZ"] : at[b"gXYZ"] + 4] = b"gXYZ", b"rXYZ"
-    pixels = np.clip(noise(10), 30, 220)
-    converted = Photo(pixels, bytes(own)).in_profile(None).pixels
+    return bytes(own)
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_further_images_are_read_in_the_profile_of_the_source(folder, saved):
+    own, pixels = exchanged(), np.clip(noise(10), 30, 220)
+    Image.fromarray(pixels).save("source.png", icc_profile=own)
+    Path("more").mkdir()
+    Image.fromarray(pixels).save("more/same.png", icc_profile=own)
+    Image.fromarray(Photo(pixels, own).in_profile(None).pixels).save("more/other.png")
+    further = ["--apply-to", "more", "--into", "new"]
+    if saved:
+        done("source.png", "target.png", "--save", "transfer.npz")
+        assert color("--load", "transfer.npz", *further).exit_code == 0
+    else:
+        done("source.png", "target.png", "-o", "out.png", *further)
+    same, other = (look(f"new/{name}.png") for name in ("same", "other"))
+    assert same.info["icc_profile"] == other.info["icc_profile"] == own
+    assert np.abs(np.asarray(same).astype(int) - np.asarray(other)).mean() < 2
+
+
+def test_the_target_is_read_in_the_profile_of_the_source():
+    own, pixels = exchanged(), np.clip(noise(10), 30, 220)
+    converted = Photo(pixels, own).in_profile(None).pixels
     assert np.abs(converted.astype(int) - pixels[:, :, [1, 0, 2]]).max() <= 2
     with pytest.raises(ValueError, match="profile must be whole"):
         Photo(pixels, b"damaged").in_profile(None)

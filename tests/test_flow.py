@@ -165,6 +165,7 @@ def test_distances_are_exact():
         ({"seed": -1}, "seed must be"),
         ({"y": Y[:, :1]}, "same number of dimensions"),
         ({"x": np.where(X > 0.9, np.nan, X)}, "x must hold finite numbers"),
+        ({"lr": 10.0, "steps": 500, "every": 1}, "must not run away"),
         ({"lr": 10.0, "steps": 500}, "must not run away"),
     ],
     ids=str,

@@ -673,13 +673,13 @@ def test_the_operator_keeps_the_rules_of_torch(problem):
 PROCESSES = 2
 
 
-def train_in_parallel(rank, folder, gather):
-    """One step of a process that has its own mini-batch, its gradients averaged over all."""
+def train_in_parallel(rank, folder, gather, k):
+    """One step of a process that has its own mini-batches, its gradients averaged over all."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=PROCESSES
     )
-    network, loss = Pipeline(), sp.MiniBatchLoss(sp.Partial(0.6), sp.JointCost(), gather=gather)
+    network, loss = Pipeline(), sp.MiniBatchLoss(sp.Partial(0.6), sp.JointCost(), k, gather=gather)
     parallel = nn.parallel.DistributedDataParallel(network)
     loss(*parallel(*(x.chunk(PROCESSES)[rank] for x in training_set()))).backward()
     torch.save([p.grad for p in network.parameters()], f"{folder}/{rank}.pt")
@@ -702,12 +702,12 @@ def training_set():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="needs torch.distributed")
-@pytest.mark.parametrize("gather", [False, True])
-def test_processes_with_a_mini_batch_each_are_one_with_all_of_them(tmp_path, gather):
-    """Gradients averaged over k processes are those of n_batches = k, the same mean over mini-batches; or, of one
-    problem between the points of all, those of one process that has them all."""
+@pytest.mark.parametrize(("gather", "k"), [(False, 1), (True, 1), (True, 2)])
+def test_processes_with_a_mini_batch_each_are_one_with_all_of_them(tmp_path, gather, k):
+    """Gradients averaged over processes are those of as many mini-batches, the same mean; or, of problems between the
+    points of all, those of one process that has them all."""
     processes = torch.multiprocessing.start_processes(
-        train_in_parallel, (str(tmp_path), gather), nprocs=PROCESSES, join=False, start_method="spawn"
+        train_in_parallel, (str(tmp_path), gather, k), nprocs=PROCESSES, join=False, start_method="spawn"
     )
     try:
         deadline = time.monotonic() + 120
@@ -717,8 +717,10 @@ def test_processes_with_a_mini_batch_each_are_one_with_all_of_them(tmp_path, gat
         for process in processes.processes:
             process.kill()
     network = Pipeline()
-    k = 1 if gather else PROCESSES
-    sp.MiniBatchLoss(sp.Partial(0.6), sp.JointCost(), k)(*network(*training_set())).backward()
+    # The k-th mini-batches of all processes are one, or else each is its own.
+    points = [x.unflatten(0, (PROCESSES, k, -1)).transpose(0, 1).flatten(0, 2) for x in training_set()]
+    loss = sp.MiniBatchLoss(sp.Partial(0.6), sp.JointCost(), k if gather else PROCESSES)
+    loss(*network(*points)).backward()
     for rank in range(PROCESSES):
         found = torch.load(tmp_path / f"{rank}.pt")
         for gradient, parameter in zip(found, network.parameters(), strict=True):

@@ -619,8 +619,6 @@ def test_a_checkpoint_keeps_arrays(tmp_path):
     again = Checkpoint(tmp_path / "new" / "folder", {"seed": 1})
     assert again.finished() == {3}
     assert again.load(3)["a"].tolist() == [0, 1, 2]
-    again.remove()
-    assert not (tmp_path / "new" / "folder").exists()
 
 
 # What is refused.
@@ -653,6 +651,7 @@ def test_a_checkpoint_keeps_arrays(tmp_path):
         ({"batch_size": (10, 2)}, ValueError, "batch_size must be at most the number of points of x, 9. Got 10"),
         ({"n_batches": 0}, ValueError, "n_batches must be a whole number of at least 1. Got 0"),
         ({"n_batches": 1.5}, ValueError, "n_batches must be a whole number of at least 1. Got 1.5"),
+        ({"n_batches": 10_001, "pairing": "all"}, ValueError, "n_batches must be at most 10000 where all"),
         ({"pairing": "x"}, ValueError, "pairing must be 'paired', 'all', 'bomb' or a problem. Got 'x'"),
         ({"pairing": None}, ValueError, "pairing must be 'paired'"),
         ({"cost": "manhattan"}, ValueError, "cost must be one of.*Got 'manhattan'"),

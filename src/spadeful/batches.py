@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -131,6 +132,16 @@ def groups_of(labels: Any, size: int, name: str) -> tuple[Indices, ...]:
         raise TypeError(f"{name} must all be numbers or all be words. Got a mixture instead.") from None
     order = np.argsort(inverse, kind="stable")
     return tuple(np.split(order, np.cumsum(np.bincount(inverse))[:-1]))
+
+
+def check_count(value: Any, name: str, least: int = 1) -> int:
+    try:
+        count = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        count = -1
+    if count < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}. Got {value!r} instead.")
+    return count
 
 
 def sampled(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -58,7 +57,3 @@ class Checkpoint:
     def save(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
         with replacing(self._path(number), force=True) as temporary, temporary.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-
-    def remove(self) -> None:
-        """Forget the parts, once they are in the result."""
-        shutil.rmtree(self.folder, ignore_errors=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -154,16 +154,17 @@ def write(
     """One of the results, to files that bear its mass if there are several."""
     if outputs.image:
         write_photo(Photo(result.image, photo.profile), numbered(outputs.image, mass), outputs.force)
+    transfer = replace(result.transfer, profile=photo.profile)
     if outputs.transfer:
-        result.transfer.save(numbered(outputs.transfer, mass), outputs.force)
-    apply(result.transfer, further, outputs, most)
+        transfer.save(numbered(outputs.transfer, mass), outputs.force)
+    apply(transfer, further, outputs, most)
 
 
 def apply(transfer: ColorTransfer, further: Sequence[Path], outputs: Outputs, most: int) -> None:
     """Give further images the same colours."""
     with progress_bar("images", len(further), bool(further)) as advance:
         for path in further:
-            photo = read_photo(path, most)
+            photo = read_photo(path, most).in_profile(transfer.profile)
             if outputs.folder:
                 write_photo(
                     Photo(transfer.apply(photo.pixels), photo.profile), outputs.folder / path.name, outputs.force

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spadeful.arrays import Floats, is_torch, like_index, open_array, to_numpy
+from spadeful.batches import check_count
 from spadeful.costs import Cost, batch_costs, check_cost, read_points, refuse_points
 from spadeful.plan import Indices
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced
@@ -304,15 +304,6 @@ def check_settings(problem: object, cost: object, n_pairs: object) -> None:
     check_cost(cost)
     if n_pairs is not None:
         check_count(n_pairs, "n_pairs")
-
-
-def check_count(value: Any, name: str) -> None:
-    try:
-        good = not isinstance(value, bool) and operator.index(value) >= 1
-    except TypeError:
-        good = False
-    if not good:
-        raise ValueError(f"{name} must be a whole number of at least 1. Got {value!r} instead.")
 
 
 def generator(seed: Seed) -> np.random.Generator:

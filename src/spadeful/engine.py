@@ -77,7 +77,9 @@ class Job:
         """Solve the pairs of batches i of x and j of y; the plans of several masses follow each other."""
         stored = self.masses is None or callable(self.cost) or not (is_read_in_place(x) and is_read_in_place(y))
         step = self.chunk if stored else len(i)
-        memory = np.empty((min(self.chunk, len(i)), self.batches_x.batch_size, self.batches_y.batch_size))
+        # Exact plans are solved as their costs are measured, and need no place for those.
+        pairs = min(self.chunk, len(i)) if self.masses is None else 0
+        memory = np.empty((pairs, self.batches_x.batch_size, self.batches_y.batch_size))
         parts = [self._solve(x, y, i[at : at + step], j[at : at + step], memory) for at in range(0, len(i), step)]
         return Part(*map(np.concatenate, zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
 

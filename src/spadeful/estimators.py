@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from spadeful.aggregate import MiniBatchPlan
 from spadeful.arrays import Floats
-from spadeful.batches import Indices
+from spadeful.batches import Indices, check_count
 from spadeful.costs import Cost, batch_costs, check_cost
 from spadeful.entropic import NotConverged
-from spadeful.minibatch import check_count, check_sizes, minibatch
+from spadeful.minibatch import check_sizes, minibatch
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced, is_number
 from spadeful.solve import solve
 from spadeful.transport import barycentric_map

@@ -243,7 +243,8 @@ def draw_recolored(figure: Figure, pictures: dict[str, Any]) -> None:
 
 def draw_curves(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
     """The accuracies of a run against the iteration; phases follow each other."""
-    starts, at, before = phases(rows)[1:], [], 0
+    at: list[int] = []
+    starts, before = phases(rows)[1:], 0
     for i, row in enumerate(rows):
         before = at[i - 1] if i in starts else before
         at.append(before + row["iteration"])

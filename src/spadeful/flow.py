@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from spadeful.arrays import Floats
-from spadeful.batches import Indices, Sampled, sampled
+from spadeful.batches import Indices, Sampled, check_count, sampled
 from spadeful.checkpoint import Checkpoint
 from spadeful.costs import batch_costs, read_both
 from spadeful.engine import fingerprint
-from spadeful.minibatch import check_count, check_sizes, describe
+from spadeful.minibatch import check_sizes, describe
 from spadeful.problems import Balanced, Problem, is_number
 from spadeful.progress import progress_bar
 from spadeful.solve import check_limits, solve
@@ -152,7 +152,9 @@ def flow_frames(
         sampled(len(points), m, steps * k, bool(replace), seed, side, None, name)
         for side, (points, name) in enumerate(((x, "x"), (y, "y"), (x, "x")))
     ]
-    euler = Euler(y, problem, sides[0], sides[1], sides[2] if debiased else None, k, lr, pairing, tol, max_iter)
+    limit = AWAY * max(1e-100, float(abs(x).max()), float(abs(y).max()))
+    others = sides[2] if debiased else None
+    euler = Euler(y, problem, sides[0], sides[1], others, k, lr, pairing, tol, max_iter, limit)
     settings = describe(problem, "sqeuclidean", (m, m), pairing)
     settings |= {"n_batches": k, "steps": steps, "lr": float(lr), "every": every, "debiased": bool(debiased)}
     settings |= {"replace": bool(replace), "measure": bool(measure), "seed": seed, "tol": tol, "max_iter": max_iter}
@@ -203,11 +205,11 @@ class Euler:
     pairing: Literal["paired", "all"]
     tol: float
     max_iter: int
+    limit: float = np.inf  # points beyond it have run away
 
     def advance(self, x: Floats, start: int, stop: int) -> Floats:
         """The points after the steps from start to stop, given those at the start."""
         x, size = x.copy(), len(x) * self.lr
-        limit = AWAY * max(1e-100, float(abs(x).max()), float(abs(self.y).max()))
         i, j = self.pairs
         for at in range(start, stop, STRIDE):
             which = np.arange(at * self.k, min(at + STRIDE, stop) * self.k)
@@ -227,7 +229,7 @@ class Euler:
                 back, forth = self.gradients(x, x, row, other, both=True)
                 np.subtract.at(x, row, size * (moves - back / 2))
                 np.add.at(x, other, size * forth / 2)
-            if not abs(x).max() <= limit:
+            if not abs(x).max() <= self.limit:
                 raise ValueError(
                     f"The flow must not run away. After {at + len(rows)} steps a point is at {abs(x).max():.1g}; "
                     f"take a smaller lr than {self.lr:g}, or a problem that moves less mass."

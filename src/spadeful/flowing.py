@@ -14,6 +14,7 @@ from rich.table import Table
 
 from spadeful import figures
 from spadeful.arrays import Floats
+from spadeful.batches import check_count
 from spadeful.files import replacing
 from spadeful.flow import Flow, Frame, flow_frames, gather
 from spadeful.points import load_points
@@ -55,6 +56,7 @@ def run(
     figures.new_figure(1, 1)  # says what is missing before there is work to lose
     if n < 1:
         raise ValueError(f"There must be at least 1 point. Got {n} instead.")
+    check_count(seed, "seed", least=0)
     points = read_points(x, n, 2 * seed), read_points(y, n, 2 * seed + 1)
     parts = folder / "frames"
     coming = flow_frames(*points, problem, seed=seed, checkpoint=parts, progress=True, **options)

@@ -202,9 +202,10 @@ class MiniBatchLoss(nn.Module):
         given: dict[str, Tensor | None] = {"source": source, "target": target}
         if labels is not None or logits is not None:
             given |= {"labels": labels, "logits": logits}
-        if self.gather:
-            given = {name: None if x is None else gathered(x) for name, x in given.items()}
         batches = [None if x is None else self._split(name, x) for name, x in given.items()]
+        if self.gather:
+            # The points of all processes in the same mini-batch, whose number comes second meanwhile.
+            batches = [None if x is None else gathered(x.transpose(0, 1)).transpose(0, 1) for x in batches]
         device = source.device.type
         with torch.autocast("cpu" if device == "meta" else device, enabled=False):
             if isinstance(self.problem, Sliced):
@@ -288,8 +289,9 @@ class MiniBatchLoss(nn.Module):
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        parts = [torch.empty_like(x) for _ in range(torch.distributed.get_world_size())]
-        torch.distributed.all_gather(parts, x.contiguous())
+        own = x.contiguous()
+        parts = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size())]
+        torch.distributed.all_gather(parts, own)
         return torch.cat(parts)
 
     @staticmethod

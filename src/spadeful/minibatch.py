@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from spadeful.aggregate import MiniBatchPlan
-from spadeful.batches import Subsets, sampled
+from spadeful.batches import Subsets, check_count, sampled
 from spadeful.costs import Cost, check_cost, read_both
 from spadeful.engine import Engine
 from spadeful.entropic import NotConverged
@@ -22,6 +21,8 @@ from spadeful.solve import check_limits, solve
 
 #: Pairs of batches beyond which all of them are not enumerated.
 MOST_PAIRS = 1_000_000
+#: Batches beyond which all pairs of them are not solved: 100 million.
+MOST_BATCHES = 10_000
 
 
 def minibatch(
@@ -116,6 +117,11 @@ def minibatch(
     numbers = np.arange(k)
     if named and pairing == "paired":
         return engine.run(numbers, numbers, np.full(k, 1 / k), keep_plan)
+    if k > MOST_BATCHES:
+        raise ValueError(
+            f"n_batches must be at most {MOST_BATCHES} where all n_batches**2 pairs are solved. Got {k} instead; "
+            "take fewer, or pairing='paired'."
+        )
     i, j = (grid.ravel() for grid in np.meshgrid(numbers, numbers, indexing="ij"))
     if named and pairing == "all":
         return engine.run(i, j, np.full((k, k), 1 / k**2), keep_plan)
@@ -212,16 +218,6 @@ def full_minibatch(
 def is_pair(labels: Any) -> bool:
     """Whether labels are of both sides: two arrays or None, not two labels."""
     return isinstance(labels, (tuple, list)) and len(labels) == 2 and all(x is None or np.ndim(x) for x in labels)
-
-
-def check_count(value: Any, name: str, least: int = 1) -> int:
-    try:
-        count = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        count = -1
-    if count < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}. Got {value!r} instead.")
-    return count
 
 
 def check_sizes(batch_size: int | tuple[int, int]) -> tuple[int, int]:

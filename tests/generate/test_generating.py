@@ -368,7 +368,7 @@ class TestCommandLine:
             (("--mass", "1.5"), "(0, 1]"),
             (("--image-size", "30", "--batch-size", "5"), "must be square"),
             (("--batch-size", "31"), "at most the number of images"),
-            (("--device", "tpu9", "--batch-size", "5"), "device must be one that there is"),
+            (("--device", "tpu9", "--batch-size", "5"), "device and precision must be ones that there are"),
         ],
     )
     def test_what_is_refused_leaves_no_folder(self, archive, tmp_path, words, message):

@@ -32,7 +32,7 @@ class Config:
     target_classes: str = ""  # those that the target has, if not all: 0-24, or 0,3,7, or names
     method: str = "m-pot"
     mass: float = of_method(0.9)
-    mass_from: float | None = of_method(None)  # where the mass starts, if it grows to `mass` over `mass_iterations`
+    mass_from: float | None = of_method(None)  # where the mass starts, if it goes to `mass` over `mass_iterations`
     mass_iterations: int = of_method(0)
     tau: float = of_method(1.0)
     reg: float | None = of_method(None)  # 0.1 for unbalanced transport, else 0
@@ -72,6 +72,7 @@ class Config:
         check_types(self)
         least = {"n_batches": 1, "n_problems": 1, "bottleneck": 1, "batch_size": 2, "warmup": 0, "seed": 0}
         check_least(self, {**least, "hidden": 1, "mass_iterations": 0, "weight_decay": 0, "momentum": 0})
+        check_least(self, {"alpha": 0, "lam": 0, "eta": 0})
         check_statistics(self.statistics)
         if self.mass_from is not None:
             Partial(self.mass_from)

@@ -50,6 +50,8 @@ class LoaderStream:
     """
 
     def __init__(self, source: Iterable[Any], target: Iterable[Any]) -> None:
+        if isinstance(source, Iterator) or isinstance(target, Iterator):
+            raise TypeError("A loader must be one that can begin anew, such as a DataLoader. Got an iterator instead.")
         self._loaders = source, target
         self._next = 0
         self._restart()

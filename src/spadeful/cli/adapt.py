@@ -95,6 +95,9 @@ def adapt(
         }
         folder, config, changes = settings_of_run(folder, config, resume, given, others)
         chosen = read_config(config, changes) if config else make_config(changes, "The options")
+        for option, ending in (("mass", "-pot"), ("tau", "-uot")):
+            if given[option] is not None and not chosen.method.endswith(ending):
+                raise ValueError(f"--{option} is for methods that end in {ending}. Got it with {chosen.method}.")
         with plain_warnings():
             record = adapting.run(
                 chosen,

@@ -17,6 +17,8 @@ from spadeful.cli.shared import (
 )
 
 THE_COLORS = "The colours"
+#: What may be said along with --load.
+WITH_LOAD = {"load", "apply_to", "into", "max_pixels", "force", "output", "compare", "save"}
 
 HELP = """Give an image the colours of another.
 
@@ -40,6 +42,7 @@ kept, EXIF data are used to turn the image upright and then dropped.
 
 
 def color(
+    context: typer.Context,
     source: Annotated[Path | None, typer.Argument(help="The image that is changed.", show_default=False)] = None,
     target: Annotated[Path | None, typer.Argument(help="The image with the colours.", show_default=False)] = None,
     output: Annotated[
@@ -178,6 +181,9 @@ def color(
         if load is not None:
             if source is not None:
                 raise ValueError("--load takes the place of SOURCE and TARGET. Pass either.")
+            given = {name for name in context.params if "COMMAND" in str(context.get_parameter_source(name))}
+            if settled := [f"--{name.replace('_', '-')}" for name in context.params if name in given - WITH_LOAD]:
+                raise ValueError(f"A transfer that is loaded has its settings. Leave out {', '.join(settled)}.")
             coloring.run_saved(load, outputs, further, max_pixels)
             return
         if source is None or target is None:

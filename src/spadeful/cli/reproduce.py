@@ -93,17 +93,12 @@ def reproduce(
                 f"{name} has several entries: {', '.join(entry.name for entry in found)}. Name one of them, or leave "
                 "--output and --runs out."
             )
+        jobs = []
         for entry in found:
             own = entry.name if length == "short" else f"{entry.name}-{length}"
-            kinds.run(
-                kinds.Job(
-                    entry,
-                    length,
-                    output or Path("reproduced", f"{own}.json"),
-                    runs or Path("reproduced", "runs", own),
-                    data,
-                    n_jobs,
-                    device,
-                    force,
-                )
-            )
+            into = output or Path("reproduced", f"{own}.json"), runs or Path("reproduced", "runs", own)
+            jobs.append(kinds.Job(entry, length, *into, data, n_jobs, device, force))
+        for job in jobs:
+            kinds.check(job)
+        for job in jobs:
+            kinds.run(job)

@@ -21,7 +21,7 @@ def refusals() -> Iterator[None]:
     """What the library refuses is one line for the user of the command line, not a traceback."""
     try:
         yield
-    except (ValueError, TypeError, OSError, ImportError) as refusal:
+    except (ValueError, TypeError, OSError, ImportError, MemoryError) as refusal:
         typer.echo(f"spadeful: {' '.join(str(refusal).split())}", err=True)
         raise typer.Exit(code=2) from None
     except KeyboardInterrupt as stop:

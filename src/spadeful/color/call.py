@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from spadeful.batches import sampled
+from spadeful.batches import check_count, sampled
 from spadeful.color.cells import Cells
 from spadeful.color.painter import Painter, Transferred, Unmatched
 from spadeful.color.picture import Picture
 from spadeful.color.received import add_up
 from spadeful.color.spaces import Space, to_points
 from spadeful.engine import Engine
-from spadeful.minibatch import check_count, describe
+from spadeful.minibatch import describe
 from spadeful.pairs import Masses
 from spadeful.problems import Partial, Problem, check_mass
 from spadeful.threads import at_once

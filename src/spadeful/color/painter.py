@@ -37,8 +37,9 @@ class Transferred:
 
     @property
     def unmatched(self) -> float:
-        """The share of the pixels that received no mass."""
-        return float((self.masses == 0).mean())
+        """The share of the visible pixels that received no mass."""
+        without = self.masses == 0
+        return float((without[self.image[:, :, 3] > 0] if self.image.shape[2] == 4 else without).mean())
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,6 +42,7 @@ class ColorTransfer:
     space: Space
     neighbors: int
     settings: dict[str, Any]
+    profile: bytes | None = None  # the ICC profile that colours are in; sRGB without one
 
     def __repr__(self) -> str:
         return f"ColorTransfer({len(self.colors)} colours, space={self.space!r}, neighbors={self.neighbors})"
@@ -92,6 +93,7 @@ class ColorTransfer:
                 space=np.array(self.space),
                 neighbors=np.array(self.neighbors),
                 settings=np.array(json.dumps(self.settings)),
+                profile=np.frombuffer(self.profile or b"", dtype=np.uint8),
             )
 
     @staticmethod
@@ -103,10 +105,11 @@ class ColorTransfer:
                 masses = np.asarray(file["masses"], dtype=np.float64)
                 space, neighbors = str(file["space"]), int(file["neighbors"])
                 settings = json.loads(str(file["settings"]))
+                profile = file["profile"].tobytes() or None
         except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} must be a transfer that spadeful saved. It cannot be read: {error}") from None
         whole = len(colors) > 0 and colors.shape == moves.shape == (len(masses), 3) and masses.ndim == 1
         finite = all(np.isfinite(each).all() for each in (colors, moves, masses))
         if not (whole and finite and (masses > 0).all() and neighbors >= 1 and space in ("rgb", "lab")):
             raise ValueError(f"{path} must be a transfer that spadeful saved. Its numbers are damaged.")
-        return ColorTransfer(colors, moves, masses, "lab" if space == "lab" else "rgb", neighbors, settings)
+        return ColorTransfer(colors, moves, masses, "lab" if space == "lab" else "rgb", neighbors, settings, profile)

@@ -52,14 +52,19 @@ class Job(NamedTuple):
         return {**self.entry.found.get("settings", {}), **chosen_grids(self.entry.found, self.length)[1]}
 
 
-def run(job: Job) -> None:
-    """Run an entry; what exists is refused, and what is missing is told, before the work is done."""
+def check(job: Job) -> None:
+    """Refuse what exists, and tell what is missing, before any work is done."""
     if job.entry.kind not in RUNNERS:
         raise ValueError(f"{job.entry.name} cannot be run: {KINDS[job.entry.kind]}. {job.entry.note}")
     if job.output.suffix != ".json":
         raise ValueError(f"The results must go to a file that ends in .json. Got {job.output} instead.")
     check_free(job.output, job.force)
     job.entry.check_data(job.data)
+
+
+def run(job: Job) -> None:
+    """Run an entry."""
+    check(job)
     RUNNERS[job.entry.kind](job)
 
 

@@ -35,7 +35,9 @@ def start(folder: Path, config: Any, device: str, precision: str, **options: Any
     try:
         fabric = Fabric(accelerator=device, precision=precision, **(processes(device) | options))  # type: ignore[arg-type]
     except (RuntimeError, ValueError) as error:
-        raise ValueError(f"device must be one that there is. Got {device!r} instead: {error}") from None
+        raise ValueError(
+            f"device and precision must be ones that there are. Got {device!r} and {precision!r} instead: {error}"
+        ) from None
     fabric.launch()
     fabric.barrier()  # until all processes have seen whether the folder is free
     if fabric.is_global_zero and not (folder / CONFIG).exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from typing import Any
 
 #: What a setting of a type may be given as.
@@ -24,6 +25,10 @@ def check_types(settings: Any) -> None:
         kinds = KINDS[str(spec.type)]
         if isinstance(value, bool) != (kinds == (bool,)) or not isinstance(value, kinds):
             raise TypeError(f"{spec.name} must be of the type {spec.type}. Got {value!r} instead.")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{spec.name} must be finite. Got {value!r} instead.")
+        if isinstance(value, int) and value >= 2**63:
+            raise ValueError(f"{spec.name} must be below 2**63. Got {value!r} instead.")
 
 
 def check_least(settings: Any, least: dict[str, float]) -> None:

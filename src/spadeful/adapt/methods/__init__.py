@@ -8,8 +8,7 @@ A method is any object with
   `Batch` of source points, their labels and target points; `step` tells the iteration, the share of the training
   that is done, and the method's own modules;
 - `modules(features, classes)`, the modules of its own that are trained along (`None` for most), whose parameters
-  make groups of the optimiser;
-- optionally `batches_per_iteration`, how often it draws.
+  make groups of the optimiser.
 """
 
 from __future__ import annotations

@@ -42,7 +42,6 @@ class ALDA:
     threshold: float = 0.9
     hidden: int = 1024
     name: str = "ALDA"
-    batches_per_iteration: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold < 1:

@@ -60,7 +60,6 @@ class BA3US:
     complement: float = 1.0
     hidden: int = 1024
     name: str = "BA3US"
-    batches_per_iteration: int = 2
 
     def __post_init__(self) -> None:
         check_window(self.window)

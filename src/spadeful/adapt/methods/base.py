@@ -73,9 +73,6 @@ class Method(Protocol):
     @property
     def name(self) -> str: ...
 
-    @property
-    def batches_per_iteration(self) -> int: ...
-
     def modules(self, features: int, classes: int) -> nn.Module | None:
         """Modules of its own, trained along with the network."""
 

@@ -54,7 +54,6 @@ class CDAN:
 
     hidden: int = 1024
     entropy: bool = True
-    batches_per_iteration: int = 1
 
     @property
     def name(self) -> str:

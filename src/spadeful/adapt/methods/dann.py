@@ -23,7 +23,6 @@ class DANN:
 
     hidden: int = 1024
     name: str = "DANN"
-    batches_per_iteration: int = 1
 
     def modules(self, features: int, classes: int) -> nn.Module | None:
         return discriminator(features, 1, self.hidden)

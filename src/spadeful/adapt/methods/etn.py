@@ -58,7 +58,6 @@ class ETN:
     auxiliary: float = 10.0
     hidden: int = 1024
     name: str = "ETN"
-    batches_per_iteration: int = 1
 
     def modules(self, features: int, classes: int) -> nn.Module | None:
         return Auxiliary(features, classes, self.hidden)

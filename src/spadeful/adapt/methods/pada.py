@@ -29,7 +29,6 @@ class PADA:
     window: int = 500
     hidden: int = 1024
     name: str = "PADA"
-    batches_per_iteration: int = 1
 
     def __post_init__(self) -> None:
         check_window(self.window)

@@ -61,7 +61,6 @@ class ROT:
     entropy: float = 0.1
     hidden: int = 256
     name: str = "ROT"
-    batches_per_iteration: int = 1
 
     def __post_init__(self) -> None:
         if not self.rho > 0:

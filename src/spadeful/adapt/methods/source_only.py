@@ -17,7 +17,6 @@ class SourceOnly:
     """Cross-entropy on the source; the target is not looked at."""
 
     name: str = "source-only"
-    batches_per_iteration: int = 1
 
     def modules(self, features: int, classes: int) -> nn.Module | None:
         return None

@@ -60,10 +60,6 @@ class Transport:
     def name(self) -> str:
         return f"m-{letter(self.problem)}"
 
-    @property
-    def batches_per_iteration(self) -> int:
-        return self.n_batches
-
     @cached_property
     def loss(self) -> MiniBatchLoss:
         return MiniBatchLoss(self.problem, self.cost, schedule=self.schedule, gather=self.gather)

@@ -64,10 +64,6 @@ class TwoStage:
     def name(self) -> str:
         return f"TS-{letter(self.problem)}"
 
-    @property
-    def batches_per_iteration(self) -> int:
-        return self.n_batches * self.n_problems
-
     def modules(self, features: int, classes: int) -> nn.Module | None:
         return None
 
