@@ -21,7 +21,7 @@ from spadeful.threads import all_cores
 
 @dataclass(frozen=True)
 class Ramp:
-    """A number that grows linearly over the first iterations, then stays (section 4.2 of the paper).
+    """A number that grows or falls linearly over the first iterations, then stays (section 4.2 of the paper).
 
     >>> ramp = Ramp(0.01, 0.325, iterations=2500)
     >>> ramp(0), ramp(1250), ramp(2500), ramp(5000)
