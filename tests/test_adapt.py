@@ -17,6 +17,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("lightning_fabric")
 pytest.importorskip("sklearn")
 
+from sklearn.exceptions import NotFittedError  # noqa: E402
+
 from spadeful import adapt as ad  # noqa: E402
 from spadeful.adapt.config import make_config, read_config  # noqa: E402
 from spadeful.adapt.methods import Step, two_stage  # noqa: E402
@@ -25,6 +27,7 @@ from spadeful.adapt.selection import RULES  # noqa: E402
 from spadeful.adapt.streams import DomainStream, LoaderStream  # noqa: E402
 from spadeful.training import states  # noqa: E402
 from spadeful.training.record import Record  # noqa: E402
+from spadeful.training.streams import Prefetched  # noqa: E402
 
 NAMES = ("a", "b", "c")
 
@@ -423,6 +426,8 @@ def test_loaders_and_whole_models_can_be_passed():
         test={"target": target},
     )
     assert len(record.rows) == 2
+    with pytest.raises(ValueError, match="With loaders a network must be passed"):
+        ad.adapt(None, loader, others, ad.SourceOnly(), ad.Training(2))
     with pytest.raises(TypeError, match="can begin anew"):
         ad.adapt(network, iter(loader), others, ad.SourceOnly(), ad.Training(2))
     with pytest.raises(ValueError, match=r"must name a layer of the model\. Got 'fc'; it has 0, 1, 2"):
@@ -446,6 +451,20 @@ def test_a_stream_of_loaders_goes_on_where_it_is_asked():
     stream = LoaderStream(batches, [b[0] for b in batches])
     firsts = [float(stream.batch(i).source[0, 0]) for i in (0, 1, 4, 2)]
     assert firsts == [0.0, 1.0, 1.0, 2.0]
+
+
+def test_the_next_batch_of_this_process_is_made_ahead():
+    made = []
+
+    class Numbers:
+        def batch(self, number):
+            made.append(number)
+            return number
+
+    ahead = Prefetched(Numbers(), stride=2)
+    assert [ahead.batch(number) for number in (1, 3, 5)] == [1, 3, 5]
+    ahead.close()
+    assert made == [1, 3, 5, 7]
 
 
 def test_source_batches_hold_all_classes_alike_and_depend_on_their_number_only():
@@ -514,3 +533,19 @@ def test_the_estimator_adapts_features():
     assert accuracy > (alone.fit(source.x, labels, target.x).predict(target.x) == labels).mean()
     np.testing.assert_allclose(model.predict_proba(target.x).sum(axis=1), 1.0)
     assert model.transform(target.x).shape == (240, 16)
+    with pytest.raises(NotFittedError):
+        ad.DeepAdapter().predict(target.x)
+    with pytest.raises(ValueError, match="continuous"):
+        model.fit(source.x, np.linspace(0, 1, 240))
+
+
+@pytest.mark.parametrize("method", ["m-ot", "m-uot", "m-pot", "ts-pot", "dann", "cdan-e", "alda", "rot", "ba3us"])
+def test_batches_of_loaders_are_taken_as_they_are(method):
+    source, target = domains()
+    data = torch.utils.data.TensorDataset(torch.tensor(np.array(source.x)), torch.tensor(np.array(source.y)))
+    loaders = torch.utils.data.DataLoader(data, 10), torch.utils.data.DataLoader(torch.tensor(np.array(target.x)), 25)
+    batch = LoaderStream(*loaders).batch(0)
+    assert (len(batch.source), len(batch.labels), len(batch.target)) == (10, 10, 25)
+    chosen = make_config({"source": "usps", "target": "mnist", "method": method, "hidden": 8}).build_method()
+    record = ad.adapt(ad.feature_network(2, 3, 4), *loaders, chosen, ad.Training(3), test={"target": target})
+    assert np.isfinite(record.rows[-1]["loss"])

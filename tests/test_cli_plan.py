@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -363,8 +364,10 @@ def leave_parts(seed=0):
 def test_resume_takes_what_is_there(folder, monkeypatch):
     leave_parts()
     monkeypatch.setattr("spadeful.engine.run_job", None)  # nothing is left to solve
-    done("x.npy", "y.npy", "-o", "plan.npz", *BATCHES, "--resume")
-    assert sorted(os.listdir()) == ["plan.npz", "x.npy", "y.npy"]
+    Path("map.npy").touch()  # as if it was stopped while it wrote
+    done("x.npy", "y.npy", "-o", "plan.npz", "--map", "map.npy", *BATCHES, "--resume")
+    assert sorted(os.listdir()) == ["map.npy", "plan.npz", "x.npy", "y.npy"]
+    assert np.load("map.npy").shape == np.load("x.npy").shape
 
 
 def test_resume_refuses_half_a_part(folder):

@@ -90,6 +90,16 @@ def test_csv_finds_a_bad_cell_far_down(tmp_path):
         load_points(written(tmp_path, "x.csv", text))
 
 
+@pytest.mark.parametrize("line", ["nan,nan", ",", "inf,-inf", "NA,NA"])
+def test_a_first_point_that_is_missing_is_no_header(tmp_path, line):
+    path = written(tmp_path, "x.csv", f"{line}\n1,2\n3,4\n")
+    with pytest.raises(ValueError, match="may be a point that is missing"):
+        load_points(path)
+    np.testing.assert_array_equal(load_points(path, Text(header=True)), [[1.0, 2.0], [3.0, 4.0]])
+    named = written(tmp_path, "y.csv", ",a\n1,2\n")
+    np.testing.assert_array_equal(load_points(named), [[1.0, 2.0]])
+
+
 def test_csv_must_be_text(tmp_path):
     (tmp_path / "x.csv").write_bytes(b"\xff\xfe\x00\x01" * 10)
     with pytest.raises(ValueError, match="text file in UTF-8"):
@@ -185,3 +195,5 @@ def test_labels(tmp_path):
         load_labels(tmp_path / "a.csv", 5)
     with pytest.raises(ValueError, match=r"one label a line\. Got 2 cells in line 2"):
         load_labels(written(tmp_path, "d.csv", "1\n1,2\n"), 2)
+    with pytest.raises(ValueError, match=r"one label a line\. Got none in line 3"):
+        load_labels(written(tmp_path, "e.csv", "label\na\n\nb\n"), 3)

@@ -276,3 +276,23 @@ def test_tensors_stay_tensors(problem, dtype):
         assert not getattr(plan, field).isnan().any(), field
     reference = sp.solve(cost.double().numpy(), problem)
     assert float(plan.objective) == pytest.approx(reference.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("tau", [1e6, 1e13])
+def test_penalties_far_above_the_costs_are_proved_or_said_to_be_unproved(tau):
+    cost = np.random.default_rng(0).random((50, 50))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sp.NotConverged)
+        plan = sp.solve(cost, sp.Unbalanced(tau))
+    balanced = sp.solve(cost, sp.Balanced()).value
+    assert plan.converged == (abs(plan.gap) <= 1e-7 * plan.objective)
+    assert plan.converged == (tau < 1e9)
+    if plan.converged:
+        assert plan.objective == pytest.approx(balanced, rel=1e-6)
+
+
+def test_the_unit_of_costs_does_not_matter():
+    cost = np.random.default_rng(0).random((6, 7))
+    one, other = sp.solve(cost, sp.Unbalanced(0.5)), sp.solve(1e-300 * cost, sp.Unbalanced(0.5e-300))
+    np.testing.assert_allclose(one.matrix, other.matrix, rtol=1e-6, atol=1e-12)
+    assert other.objective == pytest.approx(1e-300 * one.objective, rel=1e-9)

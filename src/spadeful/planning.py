@@ -59,10 +59,9 @@ class Outputs:
                 f"{self.parts} holds what an interrupted run has finished. Pass --resume to go on from there, "
                 "or --force to start afresh."
             )
-        # Parts are there until all is written: what is in the plan's place is then this run's own, or given up to it.
-        check_free(self.plan, self.force or (resume and self.parts.is_dir()))
-        for path in given[1:]:
-            check_free(path, self.force)
+        # Parts are there until all is written: outputs that exist beside them are this run's own, or given up to it.
+        for path in given:
+            check_free(path, self.force or (resume and self.parts.is_dir()))
 
 
 def run(

@@ -186,10 +186,11 @@ def csv_numbers(path: Path, text: Text) -> Floats:
 
 
 def csv_column(path: Path, delimiter: str) -> list[str]:
-    cells = []
+    cells: list[str] = []
     for line, row in csv_rows(path, delimiter):
-        if len(row) != 1:
-            raise ValueError(f"{path} must hold one label a line. Got {len(row)} cells in line {line} instead.")
+        if len(row) != 1 or line != len(cells) + 1:
+            found = f"{len(row)} cells in line {line}" if len(row) != 1 else f"none in line {len(cells) + 1}"
+            raise ValueError(f"{path} must hold one label a line. Got {found} instead.")
         cells.append(row[0].strip())
     return cells
 
@@ -232,7 +233,20 @@ def is_header(path: Path, cells: list[str]) -> bool:
             f"{path} begins with the line {','.join(cells)}, which may be a point or the columns' names. "
             "Pass --header or --no-header to say which."
         )
+    if all(map(is_missing, cells)):
+        raise ValueError(
+            f"{path} begins with the line {','.join(cells)}, which may be a point that is missing or the columns' "
+            "names. Mend it, or pass --header."
+        )
     return not any(map(is_finite, cells))
+
+
+def is_missing(cell: str) -> bool:
+    """Whether a cell says that there is no number, in one of the usual ways."""
+    try:
+        return not math.isfinite(float(cell))
+    except ValueError:
+        return cell.strip().lower() in ("", "na", "n/a", "null", "none")
 
 
 def refuse_cells(path: Path, delimiter: str, skip: int) -> None:

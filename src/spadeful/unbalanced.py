@@ -76,11 +76,11 @@ def solve_unbalanced(cost: Any, problem: Unbalanced, a: Any = None, b: Any = Non
     weights = read_weights(a, "a", values.shape[-2]), read_weights(b, "b", values.shape[-1])
     low = values.min()
     if problem.divergence == "kl":
-        answer = one_by_one(values, weights, sum(problem.taus), lambda c, x, y: kl_problem(c, x, y, problem.taus))
+        answer = one_by_one(values, weights, problem.taus, kl_problem)
     elif low >= abs(problem.taus[0] - problem.taus[1]):
         answer = along_path(values, problem.taus, weights, check_threads(threads))
     else:
-        answer = one_by_one(values, weights, sum(problem.taus), lambda c, x, y: by_pools(c, x, y, problem.taus))
+        answer = one_by_one(values, weights, problem.taus, by_pools)
     return Plan(cost if hasattr(cost, "ndim") else values, answer)
 
 
@@ -109,20 +109,27 @@ def along_path(cost: NDArray[Any], taus: tuple[float, float], weights: Weights, 
     return UnbalancedAnswer(solved.triplets, extra, f @ a + g @ b, f, g, np.ones(len(batch), dtype=np.bool_))
 
 
-Solve = Callable[[Floats, Floats, Floats], tuple[Indices, Indices, Floats, float, float, Floats, Floats]]
+Taus = tuple[float, float]
+Solve = Callable[[Floats, Floats, Floats, Taus], tuple[Indices, Indices, Floats, float, float, Floats, Floats]]
 
 
-def one_by_one(cost: NDArray[Any], weights: Weights, scale: float, solve: Solve) -> UnbalancedAnswer:
+def size_of(cost: NDArray[Any], taus: Taus) -> float:
+    """What an objective is of the size of at most: of a unit that is moved, or left and made."""
+    return min(float(abs(cost[np.isfinite(cost)]).max(initial=0)), sum(taus)) or sum(taus)
+
+
+def one_by_one(cost: NDArray[Any], weights: Weights, taus: Taus, solve: Solve) -> UnbalancedAnswer:
     """Each problem of a batch by itself: (rows, columns, masses, extra, bound, f, g)."""
     *_, m, n = cost.shape
     a, b = filled(weights[0], m), filled(weights[1], n)
     batch = cost.reshape(-1, m, n)
-    parts = [solve(c.astype(np.float64, copy=False), a, b) for c in batch]
+    parts = [solve(c.astype(np.float64, copy=False), a, b, taus) for c in batch]
     rows, columns, masses, extra, bound, f, g = zip(*parts, strict=True)
     problems = np.repeat(np.arange(len(parts)), [len(r) for r in rows]) if cost.ndim == 3 else None
     triplets = (problems, np.concatenate(rows), np.concatenate(columns), np.concatenate(masses))
     objectives = np.array([c[i, j] @ p for c, i, j, p in zip(batch, rows, columns, masses, strict=True)]) + extra
-    certified = np.asarray(abs(objectives - bound) <= PROMISED * (abs(objectives) + 1e-9 * scale))
+    sizes = np.array([size_of(c, taus) for c in batch])
+    certified = np.asarray(abs(objectives - bound) <= PROMISED * (abs(objectives) + 1e-9 * sizes))
     if not certified.all():
         warnings.warn(
             f"The certified gap is above {PROMISED:g} of the objective for {int((~certified).sum())} of {len(batch)} "
@@ -186,6 +193,9 @@ def exact_kl(cost: Floats, a: Floats, b: Floats, taus: tuple[float, float]) -> t
             f"The smallest cost {cost.min()} is too far below -tau = {-max(taus)}: so much mass would come into being "
             "that it cannot be counted. Raise tau, or the cost."
         )
+    unit = tau_a + tau_b  # the problem is the same in any unit of cost
+    cost, tau_a, tau_b = cost / unit, tau_a / unit, tau_b / unit
+    taus, size = (tau_a, tau_b), size_of(cost, (tau_a, tau_b))
     # A single pair would share its cost out in proportion to the taus.
     f = cost.min(axis=1) * (tau_a / (tau_a + tau_b)) - 0.1 * tau_a
     g = (cost - f[:, None]).min(axis=0) - 0.1 * tau_b
@@ -194,7 +204,7 @@ def exact_kl(cost: Floats, a: Floats, b: Floats, taus: tuple[float, float]) -> t
     for _ in range(MAX_STEPS):
         with np.errstate(over="ignore"):
             dual = kl_dual(a, b, taus, f, g)
-        if np.isfinite(dual) and kl_gap(cost, plan, a, b, taus, f, g) <= EXACT * (abs(dual) + 1e-6 * sum(taus)):
+        if np.isfinite(dual) and kl_gap(cost, plan, a, b, taus, f, g) <= EXACT * (abs(dual) + 1e-6 * size):
             break
         some = plan > 0
         mu = CENTRING * (plan[some] @ slack[some]) / np.count_nonzero(some)
@@ -216,7 +226,7 @@ def exact_kl(cost: Floats, a: Floats, b: Floats, taus: tuple[float, float]) -> t
         stride = max(abs(step_f).max() / tau_a, abs(step_g).max() / tau_b)
         length = min(1.0, 0.99 * shortest(slack, -towards), LONGEST / stride if stride > 0 else 1.0)
         f, g, slack = f + length * step_f, g + length * step_g, slack - length * towards
-    return plan, f, g
+    return plan, unit * f, unit * g
 
 
 def shortest(values: Floats, steps: Floats) -> float:

@@ -19,7 +19,7 @@ from torch import nn  # noqa: E402
 from spadeful import generating  # noqa: E402
 from spadeful.cli import app  # noqa: E402
 from spadeful.generate.config import Config, make_config  # noqa: E402
-from spadeful.generate.method import Adversarial, Batch  # noqa: E402
+from spadeful.generate.method import Adversarial, Batch, frozen  # noqa: E402
 from spadeful.generate.networks import FeatureNetwork, Generator  # noqa: E402
 from spadeful.generate.samples import generated, noise, sheet, ways  # noqa: E402
 from spadeful.generate.train import NoiseStream, Training, train  # noqa: E402
@@ -402,3 +402,11 @@ def test_the_checkpoint_with_the_least_score_is_kept(tmp_path):
     assert all(torch.equal(value, best[0][f"generator.{name}"]) for name, value in kept.items())
     ended = generating.read_generator(tmp_path, last=True).state_dict()
     assert all(torch.equal(value, last[0][f"generator.{name}"]) for name, value in ended.items())
+
+
+def test_layers_that_are_frozen_stay_so():
+    network = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2))
+    network[1].requires_grad_(False)
+    with frozen(network):
+        assert not any(weight.requires_grad for weight in network.parameters())
+    assert [weight.requires_grad for weight in network.parameters()] == [True, True, False, False]

@@ -45,7 +45,7 @@ class Backbone(nn.Module):
         self.eval()
         try:
             with torch.no_grad():
-                return int(self(torch.zeros(1, 3, size, size)).shape[1])
+                return int(self(self.mean.new_zeros(1, 3, size, size)).shape[1])
         except (ValueError, RuntimeError) as error:
             raise ValueError(
                 f"The backbone must take images of {size}x{size}. It does not: {error}. Pass --set image_size=..."

@@ -151,9 +151,10 @@ def adapt(
         raise TypeError("source and target must both be arrays, or both be loaders.")
     first = stream.batch(0)
     if network is None:
+        if from_source is None:
+            raise ValueError("With loaders a network must be passed: they do not say how many classes there are.")
         torch.manual_seed(training.seed)
-        classes = len(from_source.classes) if from_source is not None else int(first.labels.max()) + 1
-        network = network_for(tuple(first.source.shape[1:]), classes)
+        network = network_for(tuple(first.source.shape[1:]), len(from_source.classes))
     if test is None:
         test = {name: d for name, d in (("source", from_source), ("target", to_target)) if d is not None}
     fabric = fabric or Fabric(accelerator="cpu", devices=1)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch.nn.functional import softmax
 
@@ -21,7 +22,7 @@ from spadeful.loss import JointCost
 from spadeful.problems import Partial
 
 
-class DeepAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class DeepAdapter(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A bottleneck and a classifier on features, trained on a labelled source for an unlabelled target.
 
     Parameters
@@ -73,6 +74,7 @@ class DeepAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train on the source features and labels, and the target features (the source's own if absent)."""
         x, y = validate_data(self, Xs, ys, dtype=np.float64)
         target = x if Xt is None else validate_data(self, Xt, reset=False, dtype=np.float64)
+        check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         self.source_scale_, self.target_scale_ = scale_of(x, self.standardize), scale_of(target, self.standardize)
         names = tuple(map(str, self.classes_))
@@ -109,7 +111,8 @@ class DeepAdapter(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Labels for points of the target."""
-        labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[best]
         return labels
 
     def transform(self, X: Any) -> NDArray[np.float32]:  # noqa: N803

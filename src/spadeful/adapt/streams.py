@@ -21,7 +21,8 @@ MOST_POINTS, MOST_NUMBERS = 1000, 8_000_000
 class DomainStream:
     """Batches of two domains, drawn from the seed and their number; the source's hold all classes alike.
 
-    A set, or a class of the source, that is smaller than its share of a batch is drawn from with replacement.
+    A set that is smaller than a batch is drawn from with replacement, and so are all classes of a source that has one
+    which is smaller than its share of a batch.
     """
 
     def __init__(self, source: Domain, target: Domain, batch_size: int, seed: int) -> None:
@@ -67,10 +68,9 @@ class LoaderStream:
             x, y = next(self._source)[:2]
             given = next(self._target)
             target = given[0] if isinstance(given, (tuple, list)) else given
-            size = min(len(x), len(target))  # the last batch of an epoch may be short
             self._next += 1
             if self._next > number:
-                return Batch(x[:size], torch.as_tensor(y)[:size], target[:size])
+                return Batch(x, torch.as_tensor(y), target)
 
 
 def endless(loader: Iterable[Any]) -> Iterator[Any]:

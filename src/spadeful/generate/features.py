@@ -89,9 +89,9 @@ class Features:
 
 
 def digest(network: nn.Module) -> str:
-    """The same for the same weights."""
+    """The same for the same weights and buffers, also those that are not kept, such as how colours are scaled."""
     found = hashlib.sha256(type(network).__name__.encode())
-    for name, value in sorted(network.state_dict().items()):
+    for name, value in sorted({**network.state_dict(), **dict(network.named_buffers())}.items()):
         found.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         found.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return found.hexdigest()

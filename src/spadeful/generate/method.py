@@ -110,8 +110,11 @@ class Adversarial:
 @contextmanager
 def frozen(module: nn.Module) -> Iterator[None]:
     """No gradients of the weights: only of what goes through."""
-    module.requires_grad_(False)
+    learning = [weight for weight in module.parameters() if weight.requires_grad]
+    for weight in learning:
+        weight.requires_grad_(False)
     try:
         yield
     finally:
-        module.requires_grad_(True)
+        for weight in learning:
+            weight.requires_grad_(True)

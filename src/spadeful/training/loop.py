@@ -195,7 +195,7 @@ def train(
         last = Path(folder) / states.LAST if folder is not None else None
         if last is not None and last.exists() and not resume:
             raise FileExistsError(f"{folder} holds a run. Go on with it (resume), or choose another folder.")
-        prefetched = stack.enter_context(closing(Prefetched(stream)))
+        prefetched = stack.enter_context(closing(Prefetched(stream, fabric.world_size)))
         advance = stack.enter_context(progress_bar("iterations", total, progress and fabric.is_global_zero))
         run = Run(fabric, prefetched, evaluate, place, advance, record)
         number, first = 0, 0

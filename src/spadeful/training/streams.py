@@ -12,10 +12,10 @@ class Stream(Protocol):
 
 
 class Prefetched:
-    """A stream whose next batch is made while the last one is trained on."""
+    """A stream whose next batch, so many numbers on, is made while the last one is trained on."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, stream: Stream, stride: int = 1) -> None:
+        self._stream, self._stride = stream, stride
         self._pool = ThreadPoolExecutor(1)
         self._waiting: tuple[int, Future[Any]] | None = None
 
@@ -23,7 +23,8 @@ class Prefetched:
         if self._waiting is None or self._waiting[0] != number:
             self._waiting = number, self._pool.submit(self._stream.batch, number)
         batch = self._waiting[1].result()
-        self._waiting = number + 1, self._pool.submit(self._stream.batch, number + 1)
+        after = number + self._stride
+        self._waiting = after, self._pool.submit(self._stream.batch, after)
         return batch
 
     def close(self) -> None:
