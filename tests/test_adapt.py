@@ -464,7 +464,7 @@ def test_the_next_batch_of_this_process_is_made_ahead():
     ahead = Prefetched(Numbers(), stride=2)
     assert [ahead.batch(number) for number in (1, 3, 5)] == [1, 3, 5]
     ahead.close()
-    assert made == [1, 3, 5, 7]
+    assert made in ([1, 3, 5], [1, 3, 5, 7])  # the last may be given up
 
 
 def test_source_batches_hold_all_classes_alike_and_depend_on_their_number_only():
