@@ -45,8 +45,14 @@ PARTS = ("network", "cost", "solver", "transfer")
 SHARE, OVER = 0.03, 1.05
 has_data = bool(os.environ.get("SPADEFUL_DATA"))
 #: skada needs POT's torch backend. Threads that wait for one another sleep: on a busy machine they would keep each
-#: other from working.
-QUIETLY = {"POT_BACKEND_DISABLE_PYTORCH": "", "OMP_WAIT_POLICY": "PASSIVE"}
+#: other from working. Memory that was freed is kept (by glibc): to get it back from the system takes up to a fifth of an
+#: iteration, more or less by chance.
+QUIETLY = {
+    "POT_BACKEND_DISABLE_PYTORCH": "",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**40),
+}
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,6 @@ class CrossEntropy:
     """What the network alone takes: both batches there and back, the target with some labels."""
 
     name: str = PLAIN
-    batches_per_iteration: int = 1
 
     def losses(self, network: Any, draw: Draw, step: Step) -> Iterator[Tensor]:
         batch = draw()
@@ -116,16 +121,18 @@ def check_same_loss(network: nn.Module, batch: Batch) -> None:
 
 @dataclass
 class Relay:
-    """Methods that take turns, an iteration each, and what every part of an iteration took."""
+    """Methods that take turns, an iteration each, and what every part of an iteration took.
 
-    methods: list[Any]
+    The order is another one in every round: an iteration finds memory as the one before it left it.
+    """
+
+    order: list[Any]
     clock: Callable[[], float]
     spent: dict[str, float] = field(default_factory=dict)
     rows: list[dict[str, float]] = field(default_factory=list)
     since: float | None = None
     backward: float | None = None
     name: str = "relay"
-    batches_per_iteration: int = 1
 
     def modules(self, features: int, classes: int) -> nn.Module | None:
         return None
@@ -136,7 +143,7 @@ class Relay:
             self.rows.append({"total": now - self.since, **self.spent})
         self.spent.clear()
         self.since = self.clock()
-        for loss in self.methods[step.iteration % len(self.methods)].losses(network, draw, step):
+        for loss in self.order[step.iteration].losses(network, draw, step):
             self.backward = self.clock()
             yield loss
 
@@ -185,13 +192,14 @@ def iterations(case: dict[str, Any]) -> dict[str, Any]:
     if case["skada"]:
         check_same_loss(network, batch)
         methods.append(Skada(network, batch))
-    relay = Relay(methods, clock)
+    rng = np.random.default_rng(0)
+    # One round more, which finds nothing ready; and one iteration more, since the last has no end.
+    order = [methods[i] for _ in range(case["rounds"] + 1) for i in rng.permutation(len(methods))]
+    relay = Relay([*order, methods[0]], clock)
     relay.watch(network)
-    count = len(methods) * (case["rounds"] + 1)
-    # The last iteration has no end: one more is begun.
-    train(network, [Phase(relay, Training(count + 1))], Always(batch), lambda _: {}, sizes=(128, 10))
-    rows = relay.rows[len(methods) : count]  # without the first of each, which finds nothing ready
-    by_name = {method.name: rows[i :: len(methods)] for i, method in enumerate(methods)}
+    train(network, [Phase(relay, Training(len(order) + 1))], Always(batch), lambda _: {}, sizes=(128, 10))
+    measured = list(zip(order, relay.rows, strict=True))[len(methods) :]
+    by_name = {method.name: [row for whose, row in measured if whose is method] for method in methods}
     times = {name: np.array([row["total"] for row in found]) for name, found in by_name.items()}
     best = {name: float(each.min()) for name, each in times.items()}
     split = {}

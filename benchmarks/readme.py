@@ -28,7 +28,7 @@ def clouds(minibatch: dict[str, Any]) -> str:
         f"Mini-batches: {large['k']:,} pairs of {large['m']} + {large['m']} points out of {large['n']:,} in 64 "
         f"dimensions, s = 0.75, take {large['two threads']['wall']:.1f} s on two cores and "
         f"{large['two threads']['peak'] / 2**20:.0f} MiB beyond the memory-mapped points; on one core "
-        f"{large['to loop']:.0f} times faster than a loop over NumPy and POT."
+        f"{large['to loop']['one thread']:.0f} times faster than a loop over NumPy and POT."
     )
 
 

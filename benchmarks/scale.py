@@ -100,12 +100,14 @@ def measured(results: dict[str, Any]) -> list[str]:
     over = large["one thread, wall"]
     quick = "These are figures of a quick run of small problems; `make bench` takes the large ones. "
     rows = [
-        (f"{large['n']:,} points, 64-D, m = {large['m']}, k = {k:,}", "one thread", one["cpu"], pot / one["cpu"]),
-        ("", "two threads", two["wall"], pot / two["wall"]),
+        (f"{large['n']:,} points, 64-D, m = {large['m']}, k = {k:,}", "one thread", one["cpu"],
+         large["to loop"]["one thread"]),
+        ("", "two threads", two["wall"], large["to loop"]["as called"]),
         ("", "two processes", large["two processes"], pot / large["two processes"]),
         ("", "loop over POT, one thread", pot, 1),
         (f"{colours['n']:,} colours, m = {colours['m']}, k = {colours['k']:,}", "one thread",
-         colours["one thread"]["cpu"], colours["to loop"]),
+         colours["one thread"]["cpu"], colours["to loop"]["one thread"]),
+        ("", "two threads", colours["two threads"]["wall"], colours["to loop"]["as called"]),
         ("", "loop over POT, one thread", pot_colours, 1),
     ]  # fmt: skip
     return [
