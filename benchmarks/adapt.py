@@ -45,8 +45,8 @@ PARTS = ("network", "cost", "solver", "transfer")
 SHARE, OVER = 0.03, 1.05
 has_data = bool(os.environ.get("SPADEFUL_DATA"))
 #: skada needs POT's torch backend. Threads that wait for one another sleep: on a busy machine they would keep each
-#: other from working. Memory that was freed is kept (by glibc): to get it back from the system takes up to a fifth of an
-#: iteration, more or less by chance.
+#: other from working. Memory that was freed is kept (by glibc): to get it back from the system takes up to a fifth of
+#: an iteration, more or less by chance.
 QUIETLY = {
     "POT_BACKEND_DISABLE_PYTORCH": "",
     "OMP_WAIT_POLICY": "PASSIVE",

@@ -26,7 +26,8 @@ figure, panels = plt.subplots(1, 2, figsize=(9, 4), sharex=True, sharey=True, la
 for axes, name, points in zip(panels, ["source", "source, moved"], [source, moved], strict=True):
     score = LogisticRegression().fit(points, labels).score(target, labels)
     axes.scatter(*target.T, s=8, color="0.75", label="target, no labels")
-    axes.scatter(*points.T, s=8, c=labels, cmap="viridis", label=name)
+    for label, colour, marker in zip(range(3), ["#0072b2", "#d55e00", "#009e73"], "os^", strict=True):
+        axes.scatter(*points[labels == label].T, s=8, color=colour, marker=marker, label=f"{name}, class {label}")
     axes.set_title(f"trained on the {name}: {score:.0%} of the target right", fontsize=10)
     axes.legend()
 plt.show()

@@ -23,7 +23,7 @@ from spadeful import adapt as ad  # noqa: E402
 from spadeful.adapt.config import make_config, read_config  # noqa: E402
 from spadeful.adapt.methods import Step, two_stage  # noqa: E402
 from spadeful.adapt.methods.base import quiet_batch_norm  # noqa: E402
-from spadeful.adapt.selection import RULES  # noqa: E402
+from spadeful.adapt.selection import RULES, soft_neighbourhood_density  # noqa: E402
 from spadeful.adapt.streams import DomainStream, LoaderStream  # noqa: E402
 from spadeful.training import states  # noqa: E402
 from spadeful.training.record import Record  # noqa: E402
@@ -383,6 +383,66 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(tmp_path)
     with pytest.raises(ad.TrainingError, match=r"became nan at iteration 6, batch \d+\. Lower the learning rate"):
         run(tmp_path, 12, method=Broken())
     assert states.read(tmp_path / states.LAST)[1]["iteration"] == 4
+
+
+@pytest.mark.parametrize(
+    "method",
+    [ad.Transport(sp.Partial(0.8)), ad.Transport(sp.Unbalanced(1.0, 0.1)), ad.TwoStage(sp.Partial(0.8))],
+    ids=lambda m: m.name,
+)
+def test_points_that_are_not_finite_stop_a_run_with_where_they_are(method, tmp_path):
+    source, target = domains()
+    target.x.flags.writeable = True
+    target.x[:] = np.nan
+    training = ad.Training(4, evaluate_every=2)
+    says = rf"{method.name} stopped at iteration 1, batch \d: .*lower the learning rate"
+    with pytest.raises(ad.TrainingError, match=says):
+        ad.adapt(small(norm=False), source, target, method, training, batch_size=24, folder=tmp_path)
+
+
+def test_a_run_killed_before_the_best_was_copied_has_the_right_best(tmp_path, monkeypatch):
+    def killed(*_):
+        raise StopError
+
+    run(tmp_path / "whole", 12)
+    monkeypatch.setattr(states, "copy", killed)
+    with pytest.raises(StopError):
+        run(tmp_path / "killed", 12)
+    monkeypatch.undo()
+    _, record = run(tmp_path / "killed", 12, resume=True)
+    assert states.read(tmp_path / "killed" / states.BEST)[1]["iteration"] == record.best["iteration"]
+    assert json.loads((tmp_path / "killed" / "log.json").read_text())["best"] == record.best
+
+
+def test_seeded_loaders_go_on_to_the_same_bits(tmp_path):
+    source, target = (torch.utils.data.TensorDataset(torch.tensor(d.x), torch.tensor(d.y)) for d in domains())
+
+    def train(folder, method, resume=False):
+        loaders = [
+            torch.utils.data.DataLoader(d, batch_size=24, shuffle=True, generator=torch.Generator().manual_seed(seed))
+            for seed, d in enumerate((source, target))
+        ]
+        network, training = small(), ad.Training(12, lr=0.01, evaluate_every=4)
+        ad.adapt(network, *loaders, method, training, test={}, folder=folder, resume=resume)
+        return network.state_dict()
+
+    whole = train(tmp_path / "whole", ad.Transport(sp.Partial(0.8)))
+    with pytest.raises(StopError):
+        train(tmp_path / "parts", Interrupted(sp.Partial(0.8)))
+    again = train(tmp_path / "parts", ad.Transport(sp.Partial(0.8)), resume=True)
+    assert all(torch.equal(a, again[name]) for name, a in whole.items())
+
+
+def test_arrays_are_predicted_as_sets_are():
+    source, _ = domains()
+    network = small()
+    expected = ad.predict(network, source)
+    for given in (source.x, torch.tensor(source.x)):
+        assert all(torch.equal(a, b) for a, b in zip(expected, ad.predict(network, given), strict=True))
+
+
+def test_a_point_that_is_alone_has_no_density():
+    assert soft_neighbourhood_density(torch.tensor([[0.5, 0.5]])) == 0.0
 
 
 def test_a_method_may_bring_modules_of_its_own():

@@ -102,6 +102,28 @@ def test_cdan_with_equal_certainty_is_the_plain_one():
     assert one == pytest.approx(other, rel=1e-6)
 
 
+def test_cdan_e_by_hand():
+    """A discriminator that adds up all products says the sum of the features; the source is sure, the target is not."""
+    own = Conditional(2, 2, 4)
+    own.discriminator = nn.Linear(4, 1)
+    nn.init.ones_(own.discriminator.weight)
+    nn.init.zeros_(own.discriminator.bias)
+    sure, unsure = tensor([[200.0, 0.0]]), tensor([[0.0, 0.0]])
+
+    class Network(nn.Module):
+        def forward(self, x):
+            return x, torch.cat([sure if float(row.sum()) > 0 else unsure for row in x])
+
+    batch = Batch(tensor([[1.0, 2.0]]), tensor([0]), tensor([[-1.0, 0.5]]))
+    loss = loss_of(CDAN(), batch, Network(), own)
+    # Weights are of sum 1 in each domain: one point in each, so both count alike whatever their entropy.
+    assert float(loss.detach()) == pytest.approx((softplus(-3) + softplus(-0.5)) / 2, rel=1e-6)
+    two = Batch(tensor([[1.0, 2.0]]), tensor([0]), tensor([[-1.0, 0.5], [1.0, 0.0]]))
+    loss = loss_of(CDAN(), two, Network(), own)
+    target = (1.5 * softplus(-0.5) + 2 * softplus(1)) / 3.5  # 1 + exp(-log 2), and 1 + exp(0)
+    assert float(loss.detach()) == pytest.approx((softplus(-3) + target) / 2, rel=1e-6)
+
+
 def test_corrected_labels_are_a_column_of_the_confusion_matrix():
     confusion = tensor([[0.9, 0.2, 0.4], [0.9, 0.2, 0.4]])
     found = corrected(confusion, tensor([0, 1]))
@@ -160,6 +182,20 @@ def test_rot_by_hand():
     logits = tensor([[200.0, 0.0], [0.0, 200.0]])
     loss = loss_of(ROT(), Batch(torch.ones(2, 1), tensor([0, 1]), torch.ones(2, 1)), Identity(logits), Own())
     assert float(loss.detach()) == pytest.approx(2 * softplus(-1), rel=1e-6)
+
+
+def test_rot_by_hand_with_weights():
+    """Weights 0.2 and 1.8: a chi-squared divergence of 0.32, which is 0.12 beyond 0.2; entropies log 2 and 0."""
+
+    class Own(nn.Module):
+        def forward(self, source, target):
+            return tensor([2.0, 2.0]), tensor([1.0, -1.0]), tensor([0.2, 1.8])
+
+    logits = tensor([[0.0, 0.0], [0.0, 200.0]])
+    loss = loss_of(ROT(entropy=0.1), Batch(torch.ones(2, 1), tensor([0, 1]), torch.ones(2, 1)), Identity(logits), Own())
+    adversarial = softplus(-2) + (0.2 * softplus(1) + 1.8 * softplus(-1)) / 2
+    calm = 0.1 * 0.2 * math.log(2) / 2 + 100 * 0.12
+    assert float(loss.detach()) == pytest.approx(math.log(2) / 2 + adversarial + calm, rel=1e-5)
 
 
 def test_the_weights_of_rot_turn_from_what_the_discriminator_tells_apart():

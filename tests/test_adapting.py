@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import dataclasses
 import json
 import os
 import pickle
@@ -26,7 +27,9 @@ pytest.importorskip("matplotlib")
 
 from spadeful import adapt as ad  # noqa: E402
 from spadeful.adapt import networks  # noqa: E402
+from spadeful.adapt.config import make_config  # noqa: E402
 from spadeful.adapt.streams import DomainStream  # noqa: E402
+from spadeful.adapting import domains_of  # noqa: E402
 from spadeful.training import states  # noqa: E402
 
 DATA = ["--source", "features.npz:a", "--target", "features.npz:b"]
@@ -282,7 +285,7 @@ def test_list_names_methods_and_data():
         (["--config", "absent.toml"], "absent.toml must be settings"),
         (["--config", "list.json"], "list.json must be settings"),
         (["--device", "abacus"], "abacus"),
-        (["--precision", "8"], "device and precision must be ones that there are. Got 'cpu' and '8'"),
+        (["--precision", "8"], "precision must be one of 32-true, bf16-mixed, 16-mixed. Got '8' instead"),
         (["--method", "m-ot", "--mass", "0.5"], "--mass is for methods that end in -pot. Got it with m-ot."),
         (["--tau", "1"], "--tau is for methods that end in -uot"),
         (["--set", "alpha=NaN"], "alpha must be finite"),
@@ -309,9 +312,40 @@ def test_a_device_that_is_not_there_is_refused(folder):
     )
 
 
+def test_settings_that_mean_nothing_are_refused(folder):
+    run = [*DATA, "-o", "run"]
+    assert "precision must be one of 32-true" in refused(*run, "--precision", "bf16-true")
+    assert "gather is for m-ot" in refused(*run, "--method", "ts-pot", "--set", "gather=true")
+    assert "validation must be in [0, 1)" in refused(*run, "--set", "validation=1.5")
+    assert "initial must be 'authors' or 'torch'" in refused(*run, "--set", "initial=zeros")
+
+
+def test_a_part_of_the_source_is_held_out_where_it_selects(folder):
+    """The rule is the accuracy on points that were not trained with; the share is that of every class."""
+    config = make_config({"source": "features.npz:a", "target": "features.npz:b", "select": "source"})
+    pair = domains_of(config, None)
+    assert (len(pair.source), len(pair.source_test), len(pair.target)) == (27, 3, 30)
+    assert np.bincount(pair.source_test.y).tolist() == [1, 1, 1]
+    both = np.concatenate([pair.source.x, pair.source_test.x])
+    whole = domains_of(dataclasses.replace(config, select="density"), None)
+    assert whole.source is whole.source_test
+    assert np.array_equal(np.sort(both, axis=0), np.sort(whole.source.x, axis=0))
+    assert len(domains_of(dataclasses.replace(config, validation=0.5), None).source_test) == 15
+
+
 def test_training_that_fails_is_told_in_a_line(folder):
     line = one_line(adapt(*DATA, *SHORT, "--method", "source-only", "--set", "lr=1e30", "-o", "run"))
     assert "Lower the learning rate" in line
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"), [(ad.usps_network, (1, 28, 28)), (ad.svhn_network, (3, 32, 32))], ids=["usps", "svhn"]
+)
+def test_digit_networks_may_start_as_torch_does(make, shape):
+    torch.manual_seed(0)
+    found = make(initial="torch").features[0]
+    torch.manual_seed(0)
+    assert torch.equal(found.weight, torch.nn.Conv2d(found.in_channels, 32, found.kernel_size).weight)
 
 
 @pytest.mark.parametrize(

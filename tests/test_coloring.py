@@ -18,7 +18,8 @@ from spadeful.cli import app
 Image = pytest.importorskip("PIL.Image", reason="images need Pillow")
 from PIL import ImageCms  # noqa: E402
 
-from spadeful.images import Photo, read_photo, write_photo  # noqa: E402
+from spadeful.coloring import small  # noqa: E402
+from spadeful.images import Photo, opened, read_photo, write_photo  # noqa: E402
 
 SMALL = ["--batch-size", "20", "--n-batches", "30"]
 PHOTOS = Path(os.environ.get("SPADEFUL_DATA", "/nowhere"), "photos")
@@ -73,7 +74,7 @@ def refused(*arguments):
 def test_the_command_does_what_the_function_does(folder):
     options = ["--mass", 0.8, "--seed", 3, "--smooth", "--space", "lab", "--neighbors", 4]
     shown = done("source.png", "target.png", "-o", "out.png", *options)
-    assert "without a match" in shown.stdout
+    assert "of the pixels, by colour" in shown.stdout
     assert shown.stderr == ""
     source, target = pixels_of("source.png"), pixels_of("target.png")
     expected = sp.transfer_colors(
@@ -132,6 +133,66 @@ def test_further_images_get_the_same_colours(folder):
         pixels = pixels_of(f"colored/{name}")
         np.testing.assert_array_equal(pixels, transfer.apply(pixels_of(f"frames/{name}")))
         assert Path("colored", name).read_bytes() == Path("again", name).read_bytes()
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+def test_pixels_in_no_batch_are_told_from_those_without_a_match(folder, channels):
+    """One batch of 96 of 384 pixels, of which it moves half: 75% were in no batch, 87.5% are without a match."""
+    hidden = 8 * (channels - 3)
+    pixels = np.pad(noise(0, (16, 24, channels)) | 1, ((0, 0), (0, hidden), (0, 0)))
+    Image.fromarray(pixels).save("source.png")
+    options = ["--batch-size", 96, "--n-batches", 1, "--mass", 0.5]
+    shown = color("source.png", "target.png", "-o", "out.png", *options).stdout
+    assert "about 75.0% of the pixels" in shown
+    assert "87.5% of the pixels, in a batch or not" in shown
+
+
+@pytest.mark.filterwarnings("default")
+def test_images_of_a_folder_that_are_left_out_are_named(folder):
+    Path("frames").mkdir()
+    for name in ("a.png", "b.gif", "c.GIF", "d.bmp"):
+        Image.fromarray(noise(5)).save(f"frames/{name}")
+    Path("frames/notes.txt").write_text("no image")
+    shown = done("source.png", "target.png", "--apply-to", "frames", "--into", "colored")
+    assert shown.stderr.startswith("spadeful: 3 images of frames are left out, as they end in .bmp, .gif.")
+    assert shown.stderr.count("\n") == 1
+    assert os.listdir("colored") == ["a.png"]
+
+
+@pytest.mark.parametrize("name", ["b.png", "b.jpg", "b.webp", "b.tif", "alpha.jpg", "deep.png", "damaged.png"])
+def test_further_images_that_cannot_be_used_are_refused_before_any_is_written(folder, name):
+    Path("frames").mkdir()
+    Image.fromarray(noise(5)).save("frames/a.png")
+    if name == "alpha.jpg":
+        Image.fromarray(noise(6, (16, 24, 4))).save(f"frames/{name}", format="PNG")
+    elif name == "deep.png":
+        write_photo(Photo(noise(6, dtype=np.uint16), exchanged()), Path("frames", name))
+    elif name == "damaged.png":
+        Image.fromarray(noise(6)).save(f"frames/{name}", icc_profile=b"damaged")
+    else:
+        Image.fromarray(noise(6, (64, 64, 3))).save(name)
+        Path("frames", name).write_bytes(Path(name).read_bytes()[:-300])
+    assert f"frames/{name}" in refused("source.png", "target.png", "-o", "o.png", "--apply-to", "frames", "--into", "x")
+    done("source.png", "target.png", "--save", "t.npz")
+    assert f"frames/{name}" in refused("--load", "t.npz", "--apply-to", "frames", "--into", "x")
+
+
+@pytest.mark.filterwarnings("default")
+def test_slow_problems_are_said_to_be(folder):
+    """Those of Kullback-Leibler alone, without regularisation, and only if there are many."""
+    slow = ["source.png", "target.png", "--problem", "unbalanced", "--tau", 0.5, "--batch-size", 3]
+    shown = color(*slow, "--n-batches", 101, "-o", "1.png")
+    assert shown.stderr.startswith("spadeful: 101 unbalanced problems are solved exactly")
+    assert "--reg" in shown.stderr
+    for at, quick in enumerate((["--n-batches", 100], ["--reg", 0.1], ["--divergence", "tv"])):
+        shown = color(*slow, "--n-batches", 101, "-o", f"{at}.jpg", *quick)
+        assert shown.exit_code == 0, shown.output
+        assert shown.stderr == ""
+
+
+def test_the_help_says_what_lab_takes_images_for():
+    shown = color("--help").stdout.replace("\u2502", " ")
+    assert "lab takes every image as sRGB" in " ".join(shown.split())
 
 
 def test_nothing_is_replaced_unasked(folder):
@@ -228,6 +289,19 @@ def test_files_that_cannot_be_used(folder, name, words):
         Path(name).write_bytes(deep_tiff())
     for arguments in ((name, "target.png"), ("source.png", name)):
         assert words in refused(*arguments, "-o", "out.png")
+
+
+def test_our_limit_is_the_only_one(folder):
+    """Pillow has its own, of 179 million pixels."""
+    own = Image.MAX_IMAGE_PIXELS
+    Path("large.png").write_bytes(bomb(14_000, 13_500))
+    with opened("large.png", 200_000_000) as image:
+        assert image.size == (14_000, 13_500)
+        assert own == Image.MAX_IMAGE_PIXELS
+    for most in (180_000_000, 80_000_000):
+        with pytest.raises(ValueError, match=rf"must have at most {most:,} pixels. Got .* instead; allow more"):
+            read_photo("large.png", most)
+    assert own == Image.MAX_IMAGE_PIXELS
 
 
 def deep_tiff():
@@ -339,6 +413,42 @@ def test_the_target_is_read_in_the_profile_of_the_source():
     assert np.abs(converted.astype(int) - pixels[:, :, [1, 0, 2]]).max() <= 2
     with pytest.raises(ValueError, match="profile must be whole"):
         Photo(pixels, b"damaged").in_profile(None)
+
+
+def test_sixteen_bits_are_not_converted():
+    """They are refused, unless the profiles are the same but for their names."""
+    pixels = noise(13, dtype=np.uint16)
+    with pytest.raises(ValueError, match="must be in the profile of the source, 'sRGB built-in': only 8 bits"):
+        Photo(pixels, exchanged()).in_profile(None)
+    same = Photo(pixels, profile("sRGB")).in_profile(None)
+    assert same.profile is None
+    np.testing.assert_array_equal(same.pixels, pixels)
+
+
+def test_sixteen_bits_in_another_profile_are_refused(folder):
+    write_photo(Photo(noise(13, dtype=np.uint16), exchanged()), Path("deep.png"))
+    assert "deep.png must be in a profile that can be used. Colours of 16 bits" in refused(
+        "source.png", "deep.png", "-o", "out.png"
+    )
+    done("deep.png", "target.png", "-o", "out.png")
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_sheets_are_in_the_profile_that_files_without_one_have(folder, monkeypatch, dtype):
+    """What is green to the profile of the source is green in the sheet, whatever its numbers are."""
+    pytest.importorskip("matplotlib", reason="a sheet is drawn")
+    pixels = noise(14, dtype=dtype) // 8 + np.array([4, 2, 1], dtype=dtype) * (np.iinfo(dtype).max // 8)
+    green = small(Photo(pixels, exchanged()))
+    assert np.abs(green.astype(int) - Photo(pixels[:, :, [1, 0, 2]]).pillow).max() <= 2
+    write_photo(Photo(pixels, exchanged()), Path("green.png"))
+    shown = {}
+    monkeypatch.setattr("spadeful.figures.draw_recolored", lambda _, pictures: shown.update(pictures))
+    Path("copy.png").write_bytes(Path("green.png").read_bytes())
+    done("green.png", "copy.png", "--compare", "sheet.png")
+    assert [*shown] == ["source", "m-OT", "m-POT, s = 0.99", "m-POT, s = 0.9", "m-POT, s = 0.8", "target"]
+    for picture in shown.values():
+        red, other, _ = picture.mean(axis=(0, 1))
+        assert other > red + 40
 
 
 def test_a_photo_of_a_phone_is_one_picture(folder):

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 import spadeful as sp
 from spadeful import figures, simulations
 from spadeful.cli import app
+from spadeful.flow import Flow
 from spadeful.simulations import aggregated, example, flows
 
 same_color = pytest.importorskip("matplotlib.colors", reason="pictures need matplotlib").same_color
@@ -177,6 +178,48 @@ def test_flows_of_the_paper_are_drawn_with_their_distances():
         assert titles == [f"step {s}, $W_2$ = {d:.3f}" for s, d in zip(flow.steps, flow.distances, strict=True)]
         last = figure.axes[6 * row + 5].collections[1]
         np.testing.assert_array_equal(last.get_offsets(), flow.points[-1])
+
+
+def test_frames_of_flows_share_limits_that_hold_every_point():
+    far = np.array([[[0.0, 0.0], [1.0, 0.0]], [[5.0, 0.0], [1.0, -7.0]]])
+    near = far[[0, 0]]
+    found = {"m-uot,tau=0.1,reg=1.0": far, "m-pot,mass=0.9": near}
+    drawn = {name: Flow(np.arange(2), points, np.zeros(2)) for name, points in found.items()}
+    figure = flows.draw_flows((near[0], drawn))
+    for axes in figure.axes:
+        (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+        assert left < 0 < 5 < right
+        assert low < -7 < 0 < high
+        assert (left, right, low, high) == (*figure.axes[0].get_xlim(), *figure.axes[0].get_ylim())
+        assert axes.get_aspect() == 1
+    assert [axes.get_ylabel() for axes in figure.axes[::2]] == ["m-UOT\nτ = 0.1, ε = 1.0", "m-POT\ns = 0.9"]
+
+
+def test_names_of_methods_are_already_as_the_paper_writes_them():
+    assert [figures.title_of(name) for name in flows.METHODS] == list(flows.METHODS)
+
+
+def test_examples_tell_their_scale():
+    for found, numbers in (
+        (example.partial_example(), range(1, 6)),
+        (example.scaled_partial_example(), range(10, 51, 10)),
+    ):
+        axes = example.draw_examples(found).axes[0]
+        assert [float(tick.get_text()) for tick in axes.get_yticklabels()] == list(numbers)
+
+
+def test_classes_are_told_apart_by_colour_and_by_marker():
+    pytest.importorskip("sklearn")
+    assert all(len(set(each)) == 10 for each in zip(*figures.CLASSES, strict=True))
+    axes = figures.new_figure(2, 2).subplots()
+    labels = np.repeat(np.arange(10), 2)
+    points = np.random.default_rng(0).normal(size=(20, 3)) + 9 * labels[:, None]
+    figures.draw_embedding(axes, (points, labels), (points + 1, labels))
+    source, target = axes.collections[:10], axes.collections[10:20]
+    for side, hollow in ((source, True), (target, False)):
+        for drawn, (colour, _) in zip(side, figures.CLASSES, strict=True):
+            assert same_color(drawn.get_edgecolor()[0], colour)
+            assert (len(drawn.get_facecolor()) == 0) == hollow
 
 
 def test_every_picture_has_data_and_a_drawing():

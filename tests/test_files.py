@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from spadeful.files import check_free, replacing
@@ -45,3 +47,14 @@ def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "taken").write_text("")
     with pytest.raises(NotADirectoryError, match="must be a folder"), replacing(tmp_path / "taken" / "a.txt"):
         pass
+
+
+def test_places_that_cannot_be_written_to_are_refused_before_the_work(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError, match="must be a folder"):
+        check_free(tmp_path / "file" / "deeper" / "a.txt")
+    (tmp_path / "locked").mkdir(mode=0o500)
+    if os.access(tmp_path / "locked", os.W_OK):
+        pytest.skip("whoever runs this may write everywhere")
+    with pytest.raises(PermissionError, match="can be written to"):
+        check_free(tmp_path / "locked" / "a.txt")

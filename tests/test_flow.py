@@ -4,9 +4,11 @@ import csv
 import importlib.util
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ import spadeful as sp
 from spadeful.batches import sampled
 from spadeful.cli import app
 from spadeful.flow import Euler, flow_frames, wasserstein
+from spadeful.flowing import read_points
 from spadeful.shapes import disc, image_points, s_shape
 
 RNG = np.random.default_rng(0)
@@ -201,25 +204,22 @@ def test_discs_are_even():
     assert (radius < 0.17 / 2).mean() == pytest.approx(1 / 4, abs=0.03)
 
 
-def test_images_are_densities(tmp_path):
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_images_are_densities(dtype):
     """Dark pixels get points in proportion, transparent and white ones none; rows run from top to bottom."""
-    image = pytest.importorskip("PIL.Image")
-    pixels = np.full((2, 4, 4), 255, dtype=np.uint8)
-    pixels[0, 0] = 0, 0, 0, 255
-    pixels[1, 3] = 153, 153, 153, 255  # two fifths of the ink of black
-    pixels[1, 0] = 0, 0, 0, 0
-    image.fromarray(pixels).save(tmp_path / "spots.png")
-    points = image_points(tmp_path / "spots.png", 7000)
+    most = np.iinfo(dtype).max
+    pixels = np.full((2, 4, 4), most, dtype=dtype)
+    pixels[0, 0, :3] = 0
+    pixels[1, 3, :3] = most // 5 * 3  # two fifths of the ink of black
+    pixels[1, 0] = 0
+    points = image_points(pixels, 7000)
     top = (points[:, 0] <= 0.25) & (points[:, 1] >= 0.25) & (points[:, 1] <= 0.5)
     bottom = (points[:, 0] >= 0.75) & (points[:, 1] <= 0.25)
     assert (top | bottom).all()
     assert top.mean() == pytest.approx(5 / 7, abs=0.02)
-    image.fromarray(np.full((2, 2), 255, dtype=np.uint8)).save(tmp_path / "white.png")
-    with pytest.raises(ValueError, match="must not be all white"):
-        image_points(tmp_path / "white.png")
-    (tmp_path / "words.png").write_text("no image")
-    with pytest.raises(ValueError, match="must be an image"):
-        image_points(tmp_path / "words.png")
+    for white in (pixels[:, 1:3], pixels[:, 1:3, :3], pixels[1:, :1]):
+        with pytest.raises(ValueError, match="paper must not be all white"):
+            image_points(white, name="paper")
 
 
 # The command.
@@ -292,6 +292,69 @@ def test_the_command_refuses_in_a_line(options, words, tmp_path):
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "run").exists()
     assert call().exit_code == 2, "a folder has to be named"
+
+
+def spot(dtype=np.uint8):
+    """A grey image, dark in its upper left corner alone."""
+    grey = np.full((20, 40), np.iinfo(dtype).max, dtype=dtype)
+    grey[:10, :10] = 0
+    return grey
+
+
+@pytest.mark.parametrize("kind", ["8 bits", "16 bits", "turned"])
+def test_images_are_read_upright_with_all_their_bits(kind, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    drawn = image.fromarray(spot(np.uint16 if kind == "16 bits" else np.uint8))
+    exif = drawn.getexif()
+    exif[0x0112] = 3 if kind == "turned" else 1  # by half a circle
+    drawn.save(tmp_path / "spot.png", exif=exif)
+    points = read_points(str(tmp_path / "spot.png"), 500, 0, 10_000)
+    if kind == "turned":
+        points = [1, 0.5] - points
+    assert (points[:, 0] <= 0.25).all()
+    assert (points[:, 1] >= 0.25).all()
+
+
+@drawing
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("bomb.png", "bomb.png must have at most 100,000,000 pixels. Got more instead"),
+        ("large.png", "large.png must have at most 100,000,000 pixels. Got 121,000,000 instead"),
+        ("short.png", "short.png must be an image that can be read whole"),
+        ("words.png", "words.png must be an image"),
+        ("none.png", "none.png must be an image file. There is none"),
+        ("moving.gif", "it holds several pictures"),
+        ("white.png", "white.png must not be all white"),
+    ],
+)
+def test_images_that_cannot_be_used_are_refused_in_a_line(name, words, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    path = tmp_path / name
+    image.fromarray(RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(tmp_path / "whole.png")
+    image.fromarray(np.full((2, 2), 255, dtype=np.uint8)).save(tmp_path / "white.png")
+    (tmp_path / "short.png").write_bytes((tmp_path / "whole.png").read_bytes()[:2000])
+    (tmp_path / "words.png").write_text("no image")
+    for claimed, side in (("bomb.png", 60_000), ("large.png", 11_000)):
+        header = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+        parts = struct.pack(">I", 13), header, struct.pack(">I", zlib.crc32(header)), b"\0\0\0\0IDAT"
+        (tmp_path / claimed).write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+    frames = [image.fromarray(RNG.integers(0, 256, (8, 8), dtype=np.uint8)) for _ in range(2)]
+    frames[0].save(tmp_path / "moving.gif", save_all=True, append_images=frames[1:])
+    done = call(path, "-o", tmp_path / "run", "--steps", 10)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
+@drawing
+def test_the_limit_of_pixels_can_be_chosen(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(spot()).save(tmp_path / "spot.png")
+    options = [tmp_path / "spot.png", "-o", tmp_path / "run", "--steps", 10, "--max-pixels"]
+    assert "must have at most 799 pixels. Got 800 instead" in call(*options, 799).stderr
+    assert call(*options, 800).exit_code == 0
 
 
 @drawing

@@ -931,3 +931,14 @@ def test_pairs_of_a_plan_cost_and_pull_as_all_entries_do(problem, shape):
         found.append([value.detach(), *torch.autograd.grad(value, (source, target))])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("problem", [sp.Balanced(), sp.Partial(0.75)], ids=str)
+def test_distances_beyond_single_precision_forbid_nothing(problem):
+    """A finite point whose squared distance is not a float32: dear, not forbidden."""
+    x, y = torch.randn(4, 2), torch.randn(4, 2)
+    x[0] = 1e25
+    loss = sp.MiniBatchLoss(problem)
+    loss(x, y)
+    assert bool(torch.isfinite(squared_distances(x, y)).all())
+    assert loss.plan.sum().item() == pytest.approx(loss.mass, rel=1e-4)

@@ -317,6 +317,10 @@ def test_values_without_the_plan(pairing):
         assert np.array_equal(getattr(full, field), getattr(bare, field))
     assert bare.plan.nnz == 0
     assert bare.plan.shape == full.plan.shape
+    assert "no plan" in repr(bare)
+    for ask in (lambda: bare.mass, lambda: bare.row_mass, lambda: bare.map(y), lambda: bare.sample(1)):
+        with pytest.raises(ValueError, match="keep_plan"):
+            ask()
     full = sp.full_minibatch(x, y, sp.Partial(0.6), 2, keep_plan=False)
     assert full.plan.nnz == 0
     assert full.value == sp.full_minibatch(x, y, sp.Partial(0.6), 2).value

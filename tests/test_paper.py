@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from spadeful.cli import app
-from spadeful.paper import selection
+from spadeful.paper import kinds, selection
 from spadeful.paper.claims import Claim, Verdict, judge, measured
 from spadeful.paper.entries import all_entries, find_entries, read_entry
 from spadeful.paper.labels import LABELS, numbered
 from spadeful.paper.listing import listing
-from spadeful.paper.report import as_html, page, read_results
+from spadeful.paper.report import as_html, page, read_results, told_by
 
 if sys.version_info < (3, 11):
     pytest.skip("entries are TOML, which needs Python 3.11", allow_module_level=True)
@@ -270,7 +270,7 @@ def test_the_page_has_means_spreads_and_verdicts(tmp_path):
         "86.50 ± 1.50",
         "98.00",
     ]
-    assert row_of(text, "*m-POT, paper*")[1:3] == ["99.00 ± 1.00", "97.00"]
+    assert row_of(text, "*m-POT, paper*")[1:3] == ["99.00 ± 0.82", "97.00"]
     assert row_of(text, "*m-OT, paper*")[1:3] == ["90.00 ± 1.50", "91.00"]
     # Gains 1, 2, 3 there and 10, 9, 8 back: all positive.
     verdict = row_of(text, "m-POT is better than m-OT")
@@ -297,11 +297,32 @@ def test_the_page_says_what_is_missing(tmp_path):
     assert row_of(text, "m-POT is better than m-OT")[4] == "3"
 
 
+def test_claims_of_the_fid_are_told_by_our_score_where_there_is_none():
+    claim = Claim("a beats b", "a", "b", measure="fid")
+    own = {"runs": [{"name": "a", "measured": {"score": 1.0}}, {"name": "b", "measured": {"score": 2.0}}]}
+    assert told_by(claim, own["runs"]).measure == "score"
+    real = [{"name": "a", "measured": {"score": 1.0, "fid": 60.0}}]
+    assert told_by(claim, real).measure == "fid"
+    assert told_by(claim, []).measure == "fid"
+
+
+def test_of_several_entries_those_are_run_whose_data_are_there(here, monkeypatch):
+    """What the others lack is said; where all lack something, that is an error."""
+    told = []
+    monkeypatch.setattr(kinds, "run", lambda job: told.append(job.entry.name))
+    (here / "mnist.npz").touch()
+    (here / "usps.npz").touch()
+    done = call("fig:DA_s", "--data", ".")
+    assert done.exit_code == 0, done.output
+    assert told == ["mass"]
+    assert "Not run: office-home needs Office-Home" in done.output
+
+
 def test_without_results_the_page_says_what_they_need(tmp_path):
     text = small_page(tmp_path)
     assert "**Not run: 12 runs missing, needs MNIST at `mnist.npz` of the data.**" in text
     assert row_of(text, "m-POT is better than m-OT")[1:] == ["`small`", "+7.50 points", "not run"]
-    assert "99.00 ± 1.00" in text
+    assert "99.00 ± 0.82" in text
     assert "nan" not in text
 
 

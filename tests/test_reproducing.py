@@ -13,7 +13,9 @@ pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("one_thread")]
 pytest.importorskip("torch")
 pytest.importorskip("lightning_fabric")
 
+from spadeful.adapt.config import METHODS  # noqa: E402
 from spadeful.adapting import run  # noqa: E402
+from spadeful.figures import LOOKS  # noqa: E402
 from spadeful.reproducing import read_experiment, reproduce, summary  # noqa: E402
 from spadeful.training import states  # noqa: E402
 
@@ -208,6 +210,14 @@ def test_partial_targets_are_told_of_by_means_and_by_what_absent_classes_send(fo
     refused = CliRunner().invoke(app, command)
     assert refused.exit_code == 2
     assert "results_masses.png" in refused.output
+
+
+def test_every_method_has_a_look_of_its_own():
+    looks = [LOOKS[method] for method in METHODS]
+    assert len(set(looks)) == len(looks)
+    partial = {"pada", "etn", "ba3us"}  # which no picture has beside other baselines
+    rest = [LOOKS[method] for method in METHODS.keys() - partial]
+    assert len({(colour, line) for colour, line, _ in rest}) == len(rest)
 
 
 def rows_of(table):

@@ -35,6 +35,12 @@ SHOWN = 500
 SETS = ("source", "target")
 
 
+def domains_of(config: Config, data: str | Path | None, workers: int = 1, progress: bool = False) -> Pair:
+    """What a config adapts to what."""
+    reading, held_out = config.reading(workers), config.held_out
+    return source_and_target(config.source, config.target, data, config.target_classes, reading, progress, held_out)
+
+
 def build(config: Config, pair: Pair) -> Network:
     torch.manual_seed(config.seed)
     if isinstance(pair.source, ImageFiles):
@@ -43,7 +49,7 @@ def build(config: Config, pair: Pair) -> Network:
         return backbone_network(config.backbone, len(pair.source.classes), config.bottleneck, config.image_size)
     if config.backbone:
         raise ValueError(f"A backbone is for folders of images. {config.source} is none; leave out --backbone.")
-    return network_for(pair.source.shape, len(pair.source.classes), config.bottleneck)
+    return network_for(pair.source.shape, len(pair.source.classes), config.bottleneck, config.initial)
 
 
 def run(
@@ -64,8 +70,7 @@ def run(
     """
     folder = Path(folder)
     runs.check_folder(folder, config, resume)
-    reading = config.reading(workers)
-    pair = source_and_target(config.source, config.target, data, config.target_classes, reading, progress)
+    pair = domains_of(config, data, workers, progress)
     network, method = build(config, pair), config.build_method()
     network.statistics = config.statistics
     fabric = runs.start(folder, config, device, precision)
@@ -192,8 +197,7 @@ def evaluate(
     """The accuracy of a run's checkpoint, all in all; the accuracy and precision class by class."""
     folder = Path(folder)
     config = read_config(folder / "config.json", {})
-    reading = config.reading(workers)
-    pair = source_and_target(config.source, config.target, data, config.target_classes, reading, progress)
+    pair = domains_of(config, data, workers, progress)
     network = build(config, pair)
     checkpoint = folder / {"best": states.BEST, "last": states.LAST}[which]
     if which == "best" and not checkpoint.exists():

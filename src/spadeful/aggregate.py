@@ -88,7 +88,14 @@ class MiniBatchPlan:
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.plan.shape))
-        return f"MiniBatchPlan({shape}, value={self.value:.6g} ± {self.standard_error:.2g}, mass={self.mass:.6g})"
+        mass = f"mass={self.mass:.6g}" if self.settings.get("keep_plan", True) else "no plan"
+        return f"MiniBatchPlan({shape}, value={self.value:.6g} ± {self.standard_error:.2g}, {mass})"
+
+    @property
+    def _kept(self) -> Any:
+        if not self.settings.get("keep_plan", True):
+            raise ValueError("The plan must have been kept for that. It was not: leave keep_plan=False out.")
+        return self.plan
 
     @property
     def value(self) -> float:
@@ -112,25 +119,25 @@ class MiniBatchPlan:
 
     @property
     def mass(self) -> float:
-        return float(self.plan.sum())
+        return float(self._kept.sum())
 
     @property
     def row_mass(self) -> Floats:
         """The mass that each x sends."""
-        return row_masses(self.plan)
+        return row_masses(self._kept)
 
     @property
     def col_mass(self) -> Floats:
         """The mass that each y receives."""
-        return column_masses(self.plan)
+        return column_masses(self._kept)
 
     def map(self, y: Any, missing: Any = None) -> Any:
         """The barycentric image of every x; those without mass are masked, or get `missing`. See `barycentric_map`."""
-        return barycentric_map(self.plan, y, missing)
+        return barycentric_map(self._kept, y, missing)
 
     def sample(self, size: int, seed: int | None = 0) -> tuple[Indices, Indices]:
         """Pairs of a row and a column, drawn with their mass as probability."""
-        return sample_pairs(self.plan, size, seed)
+        return sample_pairs(self._kept, size, seed)
 
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write everything to a `.npz` file."""

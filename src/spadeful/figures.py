@@ -65,8 +65,10 @@ def draw_batch_plan(axes: Axes, points: Clouds, batch: Batch, plan: Plan) -> Non
             draw_arrow(axes, points[0][i], points[1][j], float(mass), len(batch[0]), RIGHT if i == j else WRONG)
     (left, low), (right, high) = points[0].min(axis=0), points[1].max(axis=0)
     margin = (right - left) / 4
-    axes.set(xlim=(left - margin, right + margin), xticks=[], yticks=[])
-    axes.set_ylim(low - 2 * margin, high + 2 * margin)
+    axes.set(xlim=(left - margin, right + margin), ylim=(low - 2 * margin, high + 2 * margin))
+    # Numbers, since clouds that differ in their scale alone look the same.
+    axes.set(xticks=(left, right), yticks=np.unique(points[0][:, 1]))
+    axes.tick_params(length=0, labelsize=7, labelcolor="0.4")
     axes.spines[:].set_visible(False)
 
 
@@ -259,16 +261,25 @@ def draw_curves(axes: Axes, rows: Sequence[dict[str, Any]]) -> None:
     axes.legend(frameon=False)
 
 
+#: Ten colours of classes that the colour-blind can tell apart, by Petroff (2021), and their markers: the palette of
+#: Okabe and Ito has but eight, of which one cannot be seen on white.
+CLASSES = (
+    *(("#3f90da", "o"), ("#ffa90e", "s"), ("#bd1f01", "^"), ("#94a4a2", "D"), ("#832db6", "v")),
+    *(("#a96b59", "d"), ("#e76300", "<"), ("#b9ac70", "h"), ("#717581", ">"), ("#92dadd", "p")),
+)
+
+
 def draw_embedding(axes: Axes, source: tuple[Any, Any], target: tuple[Any, Any]) -> None:
-    """The features of two domains in the plane (t-SNE), coloured by class: source hollow, target full."""
-    flat = in_the_plane(source[0], target[0])
-    split = len(source[0])
-    look: dict[str, Any] = {"s": 14, "linewidths": 0.8}
-    hollow, filled = ([f"C{int(label) % 10}" for label in labels] for _, labels in (source, target))
-    axes.scatter(flat[:split, 0], flat[:split, 1], marker="o", facecolors="none", edgecolors=hollow, **look)
-    axes.scatter(flat[split:, 0], flat[split:, 1], marker="x", c=filled, **look)
-    axes.scatter([], [], marker="o", facecolors="none", edgecolors="0.3", label="source")
-    axes.scatter([], [], marker="x", c="0.3", label="target")
+    """The features of two domains in the plane (t-SNE), a colour and a marker a class: source hollow, target full."""
+    flat = np.split(in_the_plane(source[0], target[0]), [len(source[0])])
+    for points, (_, labels), full in zip(flat, (source, target), (False, True), strict=True):
+        for label in np.unique(labels):
+            colour, marker = CLASSES[int(label) % len(CLASSES)]
+            at = points[labels == label]
+            face = colour if full else "none"
+            axes.scatter(at[:, 0], at[:, 1], s=18, marker=marker, facecolors=face, edgecolors=colour, linewidths=0.7)
+    for name, face in (("source", "none"), ("target", "0.3")):
+        axes.scatter([], [], marker="o", facecolors=face, edgecolors="0.3", label=name)
     axes.set(xticks=[], yticks=[], title="Features of the test sets, coloured by class (t-SNE)")
     axes.legend(frameon=False)
 
@@ -326,7 +337,7 @@ def draw_sent(axes: Axes, sent: Mapping[str, Floats], classes: Sequence[str], pr
     at = np.arange(len(classes))
     for name, masses in sent.items():
         colour, line, marker = LOOKS.get(name.lower(), (RIGHT, "-", "D"))
-        axes.plot(at, 100 * masses / masses.sum(), color=colour, ls=line, marker=marker, ms=5, label=name)
+        axes.plot(at, 100 * masses / masses.sum(), color=colour, ls=line, marker=marker, ms=5, label=title_of(name))
     for number in at[~present]:
         axes.axvspan(number - 0.5, number + 0.5, color="0.92", lw=0)
     if len(classes) <= MOST_NAMES:
@@ -337,29 +348,52 @@ def draw_sent(axes: Axes, sent: Mapping[str, Floats], classes: Sequence[str], pr
     axes.spines[["top", "right"]].set_visible(False)
 
 
-#: The colour, line and marker of a method, the same in every picture; two stages are dashed.
+#: The colour, line and marker of a method, the same in every picture; two stages are dashed. Those for partial targets
+#: have the colours of others, which are not compared with them.
 LOOKS = {
     "source-only": ("0.45", ":", "s"),
     **{f"{kind}-ot": (WRONG, line, "v") for kind, line in (("m", "-"), ("ts", "--"))},
     **{f"{kind}-uot": ("#cc79a7", line, "^") for kind, line in (("m", "-"), ("ts", "--"))},
     **{f"{kind}-pot": (TARGET, line, "o") for kind, line in (("m", "-"), ("ts", "--"))},
+    "dann": (RIGHT, "-.", "*"),
+    "cdan-e": ("#e69f00", "-.", "<"),
+    "alda": ("#56b4e9", "-.", ">"),
+    "rot": (SOURCE, "-.", "p"),
     "pada": ("#e69f00", "-.", "P"),
     "etn": ("#56b4e9", "-.", "X"),
     "ba3us": (SOURCE, "-.", "D"),
 }
+#: Settings, as the paper writes them.
+SYMBOLS = {"n_batches": "k", "batch_size": "m", "mass": "s", "tau": "τ", "reg": "ε"}
+
+
+def title_of(name: str) -> str:
+    """The name of a run as the paper writes it.
+
+    >>> title_of("n_batches=4,ts-pot"), title_of("cdan-e"), title_of("m-UOT, nearest")
+    ('TS-POT, k = 4', 'CDAN-E', 'm-UOT, nearest')
+    """
+    parts = [part.strip().partition("=") for part in name.split(",")]
+    words = [word for word, equal, _ in parts if not equal]
+    short = LOOKS.keys() - {"source-only"}
+    methods = [word.upper().replace("M-", "m-") if word.lower() in short else word for word in words]
+    settings = [(word.strip(), value.strip()) for word, equal, value in parts if equal]
+    return ", ".join([*methods, *(f"{SYMBOLS.get(word, word)} = {value}" for word, value in settings)])
 
 
 def draw_methods(axes: Axes, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
     """The accuracy of every method against the iteration, listed from the best end to the worst."""
     for name, (at, accuracies) in curves.items():
         colour, line, marker = LOOKS.get(name.lower(), (RIGHT, "-", "D"))
-        axes.plot(at, accuracies, color=colour, ls=line, marker=marker, ms=5, label=f"{name}, {accuracies[-1]:.1f} %")
+        label = f"{title_of(name)}, {accuracies[-1]:.1f} %"
+        axes.plot(at, accuracies, color=colour, ls=line, marker=marker, ms=5, label=label)
     axes.set(xlabel="iteration of the adaptation", ylabel="accuracy on the target, %")
     handles, names = axes.get_legend_handles_labels()
     ends = [accuracies[-1] for _, accuracies in curves.values()]
     order = np.argsort(ends, kind="stable")[::-1]
     listed = [handles[i] for i in order], [names[i] for i in order]
-    axes.legend(*listed, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)  # beside: no curve is covered
+    # Beside: no curve is covered. Long lines: dashes can be told from dots.
+    axes.legend(*listed, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handlelength=3.2)
     axes.grid(axis="y", color="0.9")
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -368,7 +402,7 @@ def draw_scores(axes: Axes, curves: Mapping[str, tuple[Sequence[float], Sequence
     """The score of generated images, less is better, against the iteration."""
     looks = itertools.cycle(zip((RIGHT, TARGET, SOURCE, WRONG, "#cc79a7"), "os^vD", strict=True))
     for (name, (at, scores)), (colour, marker) in zip(curves.items(), looks, strict=False):
-        axes.plot(at, scores, color=colour, marker=marker, ms=5, label=name)
+        axes.plot(at, scores, color=colour, marker=marker, ms=5, label=title_of(name))
     axes.set(xlabel="iteration", ylabel=textwrap.fill(score, 40))
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)

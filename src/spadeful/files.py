@@ -15,6 +15,13 @@ from typing import Any
 def check_free(path: str | Path, force: bool = False) -> Path:
     """The path, if a result may be written there: asked before the work is done, not after."""
     path = Path(path)
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{folder} must be a folder. There is a file of that name.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(
+            f"{folder} must be a folder that can be written to. Choose another place for {path.name}."
+        )
     if path.is_dir():
         raise IsADirectoryError(f"The output must be a file. Got the folder {path} instead; name a file in it.")
     if path.exists() and not force:
@@ -34,10 +41,7 @@ def replacing(path: str | Path, force: bool = False) -> Iterator[Path]:
     'done'
     """
     path = check_free(path, force)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise NotADirectoryError(f"{path.parent} must be a folder. There is a file of that name.") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
     os.close(handle)
     temporary = Path(name)

@@ -17,6 +17,7 @@ from spadeful.arrays import Floats
 from spadeful.batches import check_count
 from spadeful.files import replacing
 from spadeful.flow import Flow, Frame, flow_frames, gather
+from spadeful.images import MOST_PIXELS, read_photo
 from spadeful.points import load_points
 from spadeful.problems import Problem
 from spadeful.shapes import IMAGES, disc, image_points, s_shape
@@ -27,12 +28,12 @@ SHAPES: dict[str, Callable[[int, int], Floats]] = {"disc": disc, "s": s_shape}
 SHOWN = 6
 
 
-def read_points(source: str, n: int, seed: int) -> NDArray[Any]:
-    """The points of a file, or so many of a shape or an image."""
+def read_points(source: str, n: int, seed: int, most: int) -> NDArray[Any]:
+    """The points of a file, or so many of a shape or an image, which may have at most so many pixels."""
     if source in SHAPES:
         return SHAPES[source](n, seed)
     if Path(source).suffix.lower() in IMAGES:
-        return image_points(source, n, seed)
+        return image_points(read_photo(source, most).pixels, n, seed, source)
     return load_points(source)
 
 
@@ -44,6 +45,7 @@ def run(
     *,
     n: int = 1000,
     seed: int = 0,
+    most: int = MOST_PIXELS,
     animation: Path | None = None,
     resume: bool = False,
     force: bool = False,
@@ -57,7 +59,7 @@ def run(
     if n < 1:
         raise ValueError(f"There must be at least 1 point. Got {n} instead.")
     check_count(seed, "seed", least=0)
-    points = read_points(x, n, 2 * seed), read_points(y, n, 2 * seed + 1)
+    points = read_points(x, n, 2 * seed, most), read_points(y, n, 2 * seed + 1, most)
     parts = folder / "frames"
     coming = flow_frames(*points, problem, seed=seed, checkpoint=parts, progress=True, **options)
     if force and not resume:

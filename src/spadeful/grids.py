@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from itertools import product
-from statistics import mean, stdev
+from statistics import mean, pstdev, stdev
 from typing import Any
 
 #: At which length runs can be done: seconds, for a processor without a GPU, as in the paper.
@@ -62,10 +62,12 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
 def published(value: float | str | list[float]) -> tuple[float, float | None]:
     """The mean and the spread of a figure of the paper: a number, "a mean ± a spread", or a list of runs.
 
-    >>> published("58.71 ± 3.21"), published([1.0, 2.0, 3.0]), published(5)
+    The paper's spreads are of its runs alone, divided by their number.
+
+    >>> published("58.71 ± 3.21"), published([1.0, 3.0]), published(5)
     ((58.71, 3.21), (2.0, 1.0), (5.0, None))
     """
     if isinstance(value, str):
         middle, _, wide = value.partition("±")
         return float(middle), float(wide)
-    return (mean(value), stdev(value)) if isinstance(value, list) else (float(value), None)
+    return (mean(value), pstdev(value)) if isinstance(value, list) else (float(value), None)

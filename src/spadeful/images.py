@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,10 +25,14 @@ if TYPE_CHECKING:
 SIDES = {".png": 2**31 - 1, ".jpg": 65500, ".jpeg": 65500, ".webp": 16383, ".tif": 2**31 - 1, ".tiff": 2**31 - 1}
 OPAQUE = (".jpg", ".jpeg")
 GREY = ("1", "L", "LA", "I;16", "I;16B", "I;16L")
+#: Endings of images that are not written.
+OTHERS = (".avif", ".bmp", ".gif", ".heic", ".heif", ".jfif", ".jp2", ".ppm", ".tga")
 #: Modes that become RGB or RGBA without loss.
 MODES = (*GREY, "P", "PA", "RGB", "RGBA")
 #: Pixels of an image, unless more are allowed: a small file may claim to hold more than fits the memory.
 MOST_PIXELS = 100_000_000
+#: For Pillow's own limit of pixels, which is one for all threads.
+LIMIT = Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,21 +51,44 @@ class Photo:
         return Image.fromarray(np.rint(self.pixels / 257).astype(np.uint8) if deep else self.pixels)
 
     def in_profile(self, profile: bytes | None) -> Photo:
-        """The same colours in the numbers of another profile; those of 16 bits are left, Pillow cannot convert them."""
-        if self.profile == profile or self.pixels.dtype != np.uint8:
+        """The same colours in the numbers of another profile. Pillow converts 8 bits only: 16 are refused."""
+        if self.profile == profile:
             return self
         from PIL import ImageCms
 
         try:
             ways = [
-                ImageCms.ImageCmsProfile(io.BytesIO(its)) if its else ImageCms.createProfile("sRGB")
+                ImageCms.ImageCmsProfile(io.BytesIO(its) if its else ImageCms.createProfile("sRGB"))
                 for its in (self.profile, profile)
             ]
             way = ImageCms.buildTransform(ways[0], ways[1], "RGB", "RGB")
+            names = [ImageCms.getProfileDescription(its).strip() for its in ways]
         except (OSError, ImageCms.PyCMSError) as error:
             raise ValueError(f"A colour profile must be whole. It cannot be used: {error}; convert to sRGB.") from None
-        colors = np.asarray(way.apply(Photo(self.pixels[:, :, :3]).pillow))
-        return Photo(np.concatenate([colors, self.pixels[:, :, 3:]], axis=2), profile)
+        if self.pixels.dtype == np.uint8:
+            colors = np.asarray(way.apply(Photo(self.pixels[:, :, :3]).pillow))
+            return Photo(np.concatenate([colors, self.pixels[:, :, 3:]], axis=2), profile)
+        # Files name one and the same profile, mostly sRGB, in many ways, or not at all.
+        some = np.stack(np.meshgrid(*[np.arange(0, 256, 15, dtype=np.uint8)] * 3), axis=-1).reshape(1, -1, 3)
+        if np.abs(np.asarray(way.apply(Photo(some).pillow)).astype(int) - some).max() > 1:
+            raise ValueError(
+                f"Colours of 16 bits must be in the profile of the source, {names[1]!r}: only 8 bits can be converted. "
+                f"Got {names[0]!r} instead; convert the image with another program first, or save it with 8 bits."
+            )
+        return Photo(self.pixels, profile)
+
+
+@contextmanager
+def limited(most: int) -> Iterator[None]:
+    """Our limit in the place of Pillow's own."""
+    from PIL import Image
+
+    with LIMIT:
+        own, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, most
+        try:
+            yield
+        finally:
+            Image.MAX_IMAGE_PIXELS = own
 
 
 @contextmanager
@@ -72,32 +100,30 @@ def opened(path: str | Path, most: int, exact: bool = True) -> Iterator[Image.Im
         raise ImportError("Images need Pillow: pip install 'spadeful[images]'") from missing
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} must be an image file. There is none.")
+    held = "more"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Pillow's own limit, and of blemishes that it can do without
-            with Image.open(path) as image:
+            warnings.simplefilter("ignore")  # of limits, and of blemishes that Pillow can do without
+            with limited(most):
+                image = Image.open(path)
+            with image:
                 width, height = image.size
                 if width * height > most:
-                    raise Image.DecompressionBombError(f"Got {width * height:,} instead")
+                    held = f"{width * height:,}"
+                    raise Image.DecompressionBombError
                 if exact and getattr(image, "is_animated", False) and image.format != "MPO":
-                    raise ValueError(
-                        "it holds several pictures. Save each as a file of its own, and pass their folder by --apply-to"
-                    )
+                    raise ValueError("it holds several pictures. Save each as a file of its own")
                 if exact and image.mode not in MODES:
                     raise ValueError(f"its colours are {image.mode}. Convert it to RGB first")
                 yield image
-    except Image.DecompressionBombError as error:
-        raise ValueError(f"{path} must have at most {most:,} pixels. {error}; allow more if you trust it.") from None
+    except Image.DecompressionBombError:
+        raise ValueError(
+            f"{path} must have at most {most:,} pixels. Got {held} instead; allow more if you trust it."
+        ) from None
     except UnidentifiedImageError:
         raise ValueError(f"{path} must be an image. What it holds is none that can be read.") from None
     except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
         raise ValueError(f"{path} must be an image that can be read whole: {str(error).rstrip('.')}.") from None
-
-
-def check_photo(path: str | Path, most: int = MOST_PIXELS) -> None:
-    """Refuse at once what `read_photo` would, as far as the beginning of the file tells."""
-    with opened(path, most):
-        pass
 
 
 def read_photo(path: str | Path, most: int = MOST_PIXELS) -> Photo:

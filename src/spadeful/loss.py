@@ -41,7 +41,7 @@ def squared_distances(x: Tensor, y: Tensor) -> Tensor:
     """(..., m, d) and (..., n, d) to (..., m, n). Differentiable everywhere, also where points coincide.
 
     In double precision: the differences of squares would lose all digits of points that are close, but far from
-    the others.
+    the others. What is too large for the type of the points is its largest number: infinite costs forbid pairs.
     """
     centre = y.mean(dim=-2, keepdim=True).detach()
     near, far = (x - centre).double(), (y - centre).double()
@@ -49,7 +49,7 @@ def squared_distances(x: Tensor, y: Tensor) -> Tensor:
     # All of |x|^2 - 2 x.y + |y|^2 as one product, whose result is the only matrix of its size.
     left = torch.cat([near.square().sum(-1, keepdim=True), -2 * near, one_x], dim=-1)
     right = torch.cat([one_y, far, far.square().sum(-1, keepdim=True)], dim=-1)
-    return (left @ right.transpose(-1, -2)).clamp_min_(0).to(x.dtype)
+    return (left @ right.transpose(-1, -2)).clamp_(0, torch.finfo(x.dtype).max).to(x.dtype)
 
 
 @dataclass(frozen=True)

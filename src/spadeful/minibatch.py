@@ -75,7 +75,7 @@ def minibatch(
     tol, max_iter : float, int
         For regularised problems, as in `solve`.
     keep_plan : bool
-        Whether to add up the plans. Without it only values are kept.
+        Whether to add up the plans. Without it only values are kept, and there is no mass, map or sample.
     checkpoint : path, optional
         A folder for finished parts: the same call goes on from there after an interruption. A cost given as a
         function is known by its name only: change it, and the folder has to be another.
@@ -113,6 +113,7 @@ def minibatch(
     ]
     settings = describe(problem, cost, sizes, pairing=str(pairing))
     settings |= {"n_batches": k, "seed": seed, "replace": bool(replace), "labels": labels is not None}
+    settings |= {} if keep_plan else {"keep_plan": False}
     engine = Engine(x, y, problem, cost, (sides[0], sides[1]), n_jobs, tol, max_iter, checkpoint, progress, settings)
     numbers = np.arange(k)
     if named and pairing == "paired":
@@ -209,7 +210,7 @@ def full_minibatch(
             f"There must be at most {MOST_PAIRS} pairs of batches to enumerate. Got {pairs} instead; "
             "take fewer points or smaller batches, or estimate the mean with minibatch()."
         )
-    settings = describe(problem, cost, sizes, pairing="full")
+    settings = describe(problem, cost, sizes, pairing="full") | ({} if keep_plan else {"keep_plan": False})
     engine = Engine(x, y, problem, cost, (of_x, of_y), n_jobs, tol, max_iter, None, False, settings)
     i, j = (grid.ravel() for grid in np.meshgrid(np.arange(of_x.count), np.arange(of_y.count), indexing="ij"))
     return engine.run(i, j, np.full((of_x.count, of_y.count), 1 / pairs), keep_plan)

@@ -33,10 +33,9 @@ from rich.table import Table
 
 from spadeful import figures
 from spadeful.adapt.config import Config, make_config, read_config
-from spadeful.adapt.data import source_and_target
 from spadeful.adapt.masses import ClassMasses
 from spadeful.adapt.selection import RULES
-from spadeful.adapting import MASSES, build, load_kept, some_features
+from spadeful.adapting import MASSES, build, domains_of, load_kept, some_features
 from spadeful.adapting import run as adapt
 from spadeful.arrays import Floats
 from spadeful.files import read_settings, replacing
@@ -257,12 +256,12 @@ def draw_embedding(
     figure = figures.new_figure(4.5 * len(names), 4.5)
     for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
         config = experiment.runs[name]
-        pair = source_and_target(config.source, config.target, data, config.target_classes, config.reading())
+        pair = domains_of(config, data)
         network = build(config, pair)
         load_kept(network, folder / name)
         both = (pair.source_test, pair.target_test)
         figures.draw_embedding(axes, *(some_features(network, domain, n) for domain in both))
-        axes.set_title(name)
+        axes.set_title(figures.title_of(without_seed(name)))
     figures.save(figure, path, force)
 
 

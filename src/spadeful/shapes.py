@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spadeful.arrays import Floats
 
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
+#: What red, green and blue add to the brightness (ITU-R BT.601).
+LUMA = (0.299, 0.587, 0.114)
 
 
 def disc(n: int = 1000, seed: int = 0) -> Floats:
@@ -35,26 +38,22 @@ def s_shape(n: int = 1000, seed: int = 0) -> Floats:
     return np.asarray([0.72, 0.5] + turned * bow, dtype=np.float64)
 
 
-def image_points(path: str | Path, n: int = 1000, seed: int = 0) -> Floats:
+def image_points(image: NDArray[Any], n: int = 1000, seed: int = 0, name: str = "image") -> Floats:
     """Points of the unit square drawn from an image: the darker a pixel, the more of them; transparent ones are white.
 
-    The longer side of the image has the length 1, and the vertical axis points upwards.
+    The image is an array (h, w, 3), or 4 with alpha, of the type uint8 or uint16. Its longer side has the length 1, and
+    the vertical axis points upwards.
     """
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError as missing:
-        raise ImportError("Images need Pillow: pip install 'spadeful[images]'") from missing
-    try:
-        with Image.open(path) as image:
-            drawn = image.convert("RGBA")
-    except UnidentifiedImageError:
-        raise ValueError(f"{path} must be an image. It cannot be read as one.") from None
-    paper = Image.new("RGBA", drawn.size, "white")
-    ink = 255.0 - np.asarray(Image.alpha_composite(paper, drawn).convert("L"), dtype=np.float64)
+    white = np.iinfo(image.dtype).max
+    height, width, channels = image.shape
+    ink = np.zeros((height, width))
+    for channel, share in enumerate(LUMA):
+        ink += share * (white - image[:, :, channel])
+    if channels == 4:
+        ink *= image[:, :, 3]
     if not ink.any():
-        raise ValueError(f"{path} must not be all white: the darker a pixel, the more points it gets.")
+        raise ValueError(f"{name} must not be all white: the darker a pixel, the more points it gets.")
     rng = np.random.default_rng(seed)
-    height, width = ink.shape
     row, column = np.divmod(rng.choice(ink.size, n, p=ink.ravel() / ink.sum()), width)
     across, up = rng.random((2, n))
     return np.column_stack([column + across, height - row - up]) / float(max(width, height))

@@ -50,14 +50,14 @@ def as_domain(data: Any, name: str, classes: tuple[str, ...] = ()) -> Domain | N
 
 @torch.no_grad()
 def predict(network: nn.Module, data: Domain | Iterable[Any], device: Any = "cpu") -> tuple[Tensor, Tensor]:
-    """Features and logits of a whole set, in evaluation mode.
+    """Features and logits of a whole set, an array or the batches of a loader, in evaluation mode.
 
     Of several crops of an image (b, crops, C, H, W) they are the mean features, and the logarithm of the mean softmax.
     """
-    training = network.training
+    training, domain = network.training, as_domain(data, "data")
     network.eval()
     try:
-        inputs: Iterable[Any] = in_batches(data) if isinstance(data, Domain) else data
+        inputs: Iterable[Any] = data if domain is None else in_batches(domain)  # type: ignore[assignment]
         found = [over_crops(network, (x[0] if isinstance(x, (tuple, list)) else x).to(device)) for x in inputs]
     finally:
         network.train(training)

@@ -10,12 +10,15 @@ from typing import Any, NamedTuple
 
 from spadeful.adapt.images import Reading
 from spadeful.adapt.methods import ALDA, BA3US, CDAN, DANN, ETN, PADA, ROT, Method, SourceOnly, Transport, TwoStage
-from spadeful.adapt.networks import check_statistics
+from spadeful.adapt.networks import check_initial, check_statistics
 from spadeful.adapt.train import Training
 from spadeful.files import read_settings
 from spadeful.loss import JointCost, Ramp
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced
 from spadeful.training.settings import check_least, check_names, check_types, to_json
+
+#: Of a source without a test part, where the accuracy on it is to select.
+VALIDATION = 0.1
 
 
 def of_method(default: Any) -> Any:
@@ -58,11 +61,13 @@ class Config:
     momentum: float = 0.9
     weight_decay: float = 0.0
     bottleneck: int = 512
+    initial: str = "authors"  # or "torch": where the weights of the networks for digits begin
     backbone: str = ""  # a vision model of Hugging Face, where source and target are images; see IMAGES
     image_size: int = 224
     crops: int = 1  # of an image in a test: 1, the centre, or 10
     corrupt: str = "refuse"  # or "skip": files that are no images
     evaluate_every: int = 25
+    validation: float | None = None  # share of a source without a test part that is held out; see `held_out`
     select: str = "density"
     seed: int = 0
 
@@ -74,11 +79,21 @@ class Config:
         check_least(self, {**least, "hidden": 1, "mass_iterations": 0, "weight_decay": 0, "momentum": 0})
         check_least(self, {"alpha": 0, "lam": 0, "eta": 0})
         check_statistics(self.statistics)
+        check_initial(self.initial)
+        if not 0 <= self.held_out < 1:
+            raise ValueError(f"validation must be in [0, 1). Got {self.validation!r} instead.")
+        if self.gather and METHODS[self.method].build is not transport:
+            raise ValueError(f"gather is for m-ot, m-uot and m-pot. Got it with the method {self.method!r}.")
         if self.mass_from is not None:
             Partial(self.mass_from)
         self.reading()
         self.build_method()
         self.training()
+
+    @property
+    def held_out(self) -> float:
+        """The share of the source to test on only, where it has no test part; none unless said or selected by."""
+        return self.validation if self.validation is not None else VALIDATION if self.select == "source" else 0.0
 
     def reading(self, workers: int = 1) -> Reading:
         """How image files are read."""

@@ -153,6 +153,7 @@ def source_and_target(
     target_classes: str = "",
     reading: Reading | None = None,
     progress: bool = False,
+    held_out: float = 0.0,
 ) -> Pair:
     """The domains of a pair, in one shape; the target that is adapted to comes without labels.
 
@@ -160,7 +161,8 @@ def source_and_target(
     folders for one's own images, which are read as `reading` says. Digits are 32x32 in colour where SVHN is one of the
     two, 28x28 in grey otherwise, as in the paper. Published digits have test parts of their own; of the handwritten
     ones a third is for testing. Features and images have no parts: all are trained with and tested on, which is the
-    custom for them; but a source of many images on some of them only. `target_classes` makes the target a
+    custom for them; but a source of many images on some of them only, and one of which a share is `held_out` on that,
+    which is then not trained with. `target_classes` makes the target a
     partial one, which has only those of the source's classes; see `class_numbers`.
     """
     digits = (*formats.DIGITS, "fonts", "handwritten")
@@ -176,6 +178,8 @@ def source_and_target(
             f"Source and target must be points of one shape. Got {train.shape} of {source} and {adapted.shape} of "
             f"{target} instead."
         )
+    if held_out and source_test is train:
+        train, source_test = train.split(1 - held_out)
     adapted, target_test = numbered_alike(adapted, train), numbered_alike(target_test, train)
     if target_classes:
         numbers = class_numbers(target_classes, train.classes)

@@ -13,6 +13,11 @@ def check_statistics(name: str) -> None:
         raise ValueError(f"statistics must be 'both' or 'target'. Got {name!r} instead.")
 
 
+def check_initial(name: str) -> None:
+    if name not in ("authors", "torch"):
+        raise ValueError(f"initial must be 'authors' or 'torch'. Got {name!r} instead.")
+
+
 class Network(nn.Module):
     """G and F: forward gives the features G(x) and the logits F(G(x)).
 
@@ -69,20 +74,20 @@ def block(inputs: int, outputs: int, kernel: int, padding: int, pool: bool = Fal
     return [*layers, nn.MaxPool2d(2)] if pool else layers
 
 
-def svhn_network(classes: int = 10) -> Network:
+def svhn_network(classes: int = 10, initial: str = "authors") -> Network:
     """For 32x32 RGB: six 3x3 convolutions. The sigmoid comes after the linear layer, as in the authors' code."""
     layers: list[nn.Module] = []
     for inputs, outputs in ((3, 32), (32, 64), (64, 128)):
         layers += [*block(inputs, outputs, 3, 1), *block(outputs, outputs, 3, 1, pool=True)]
     features = nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 4 * 4, 128), nn.Sigmoid())
-    return initialise(Network(features, nn.Linear(128, classes)))
+    return initialise(Network(features, nn.Linear(128, classes)), initial)
 
 
-def usps_network(classes: int = 10) -> Network:
+def usps_network(classes: int = 10, initial: str = "authors") -> Network:
     """For 28x28 of one channel: convolutions of 5x5, 3x3 and 3x3 without padding."""
     layers = [*block(1, 32, 5, 0, pool=True), *block(32, 64, 3, 0), *block(64, 128, 3, 0, pool=True)]
     features = nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 4 * 4, 128), nn.Sigmoid())
-    return initialise(Network(features, nn.Linear(128, classes)))
+    return initialise(Network(features, nn.Linear(128, classes)), initial)
 
 
 def feature_network(inputs: int, classes: int, bottleneck: int = 512) -> Network:
@@ -97,12 +102,13 @@ def xavier_linear(inputs: int, outputs: int) -> nn.Linear:
     return layer
 
 
-def initialise(network: Network) -> Network:
-    """As the authors start their digit networks: convolutions N(0, .02), batch norm N(1, .02), linear N(0, .1).
+def initialise(network: Network, initial: str = "authors") -> Network:
+    """Weights as the authors' code has them, convolutions N(0, .02), batch norm N(1, .02), linear N(0, .1); or torch's.
 
     The channels are laid out last, which makes the convolutions 1.5 times as fast.
     """
-    for layer in network.modules():
+    check_initial(initial)
+    for layer in network.modules() if initial == "authors" else ():
         if isinstance(layer, nn.Conv2d):
             nn.init.normal_(layer.weight, 0.0, 0.02)
         elif isinstance(layer, nn.BatchNorm2d):
@@ -114,14 +120,17 @@ def initialise(network: Network) -> Network:
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
-def network_for(shape: tuple[int, ...], classes: int, bottleneck: int = 512) -> Network:
-    """The paper's network for inputs of a shape: features (d,), 28x28 of one channel, or 32x32 RGB."""
+def network_for(shape: tuple[int, ...], classes: int, bottleneck: int = 512, initial: str = "authors") -> Network:
+    """The paper's network for inputs of a shape: features (d,), 28x28 of one channel, or 32x32 RGB.
+
+    `initial` says where the weights of the convolutional ones begin; the paper does not.
+    """
     if len(shape) == 1:
         return feature_network(shape[0], classes, bottleneck)
     if shape == (1, 28, 28):
-        return usps_network(classes)
+        return usps_network(classes, initial)
     if shape == (3, 32, 32):
-        return svhn_network(classes)
+        return svhn_network(classes, initial)
     raise ValueError(
         f"There are networks for features (d,), images (1, 28, 28) and (3, 32, 32). Got inputs of {shape}; resize "
         "them, or pass a network of your own."

@@ -34,8 +34,11 @@ def soft_neighbourhood_density(probabilities: Tensor, temperature: float = 0.05)
     """How many neighbours points have that are predicted alike, as the mean entropy of their similarities.
 
     Point i looks at point j with a probability that grows with the cosine of their predictions,
-    exp(cos_ij / temperature); it is high where predictions form few dense clusters (Saito et al., ICCV 2021).
+    exp(cos_ij / temperature); it is high where predictions form few dense clusters (Saito et al., ICCV 2021). A point
+    that is alone has none.
     """
+    if len(probabilities) < 2:
+        return 0.0
     if len(probabilities) > MOST:
         probabilities = probabilities[torch.linspace(0, len(probabilities) - 1, MOST).long()]
     unit = normalize(probabilities, dim=1)

@@ -47,21 +47,26 @@ class DomainStream:
 class LoaderStream:
     """Batches of two loaders of (inputs, labels) and of inputs, begun anew when they end.
 
-    Loaders only go forwards: to go on at some batch, those before it are loaded and thrown away.
+    Loaders only go forwards: to go on at some batch, those before it are loaded and thrown away. So a run goes on with
+    the same batches only if its loaders give the same ones to whoever begins anew: one that shuffles needs a
+    `generator` of its own, with a seed.
     """
 
     def __init__(self, source: Iterable[Any], target: Iterable[Any]) -> None:
         if isinstance(source, Iterator) or isinstance(target, Iterator):
             raise TypeError("A loader must be one that can begin anew, such as a DataLoader. Got an iterator instead.")
         self._loaders = source, target
-        self._next = 0
         self._restart()
 
     def _restart(self) -> None:
         source, target = self._loaders
-        self._source, self._target, self._next = endless(source), endless(target), 0
+        self._source, self._target = endless(source), endless(target)
+        self._next = 0
+        self._last: Batch | None = None  # asked for twice, it is the same: whoever looks at one first changes nothing
 
     def batch(self, number: int) -> Batch:
+        if self._last is not None and number == self._next - 1:
+            return self._last
         if number < self._next:
             self._restart()
         while True:
@@ -70,7 +75,8 @@ class LoaderStream:
             target = given[0] if isinstance(given, (tuple, list)) else given
             self._next += 1
             if self._next > number:
-                return Batch(x, torch.as_tensor(y), target)
+                self._last = Batch(x, torch.as_tensor(y), target)
+                return self._last
 
 
 def endless(loader: Iterable[Any]) -> Iterator[Any]:

@@ -13,6 +13,7 @@ from spadeful.cli.shared import (
     THE_PROBLEM,
     chosen_problem,
     many,
+    plain_warnings,
     refusals,
 )
 
@@ -136,7 +137,11 @@ def color(
     ] = None,
     space: Annotated[
         str,
-        typer.Option(metavar="rgb|lab", help="Where colours are compared, RGB or CIELAB.", rich_help_panel=THE_COLORS),
+        typer.Option(
+            metavar="rgb|lab",
+            help="Where colours are compared, RGB or CIELAB. lab takes every image as sRGB, whatever its profile.",
+            rich_help_panel=THE_COLORS,
+        ),
     ] = "rgb",
     compare: Annotated[
         Path | None,
@@ -176,7 +181,7 @@ def color(
 ) -> None:
     from spadeful import coloring
 
-    with refusals():
+    with refusals(), plain_warnings():
         outputs, further = coloring.Outputs(output, compare, save, into, force), apply_to or []
         if load is not None:
             if source is not None:

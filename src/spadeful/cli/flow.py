@@ -74,6 +74,9 @@ def flow(
         int, typer.Option("--points", help="Drawn from an image or a shape.", rich_help_panel=THE_STEPS)
     ] = 1000,
     seed: Annotated[int, typer.Option(help="Decides points and batches.", rich_help_panel=THE_STEPS)] = 0,
+    max_pixels: Annotated[
+        int, typer.Option(help="Refuse images with more pixels.", rich_help_panel=THE_FILES)
+    ] = 100_000_000,
     animation: Annotated[
         Path | None, typer.Option("--animate", help="A .gif, or an .mp4 where ffmpeg is.", rich_help_panel=THE_FILES)
     ] = None,
@@ -98,6 +101,7 @@ def flow(
             folder,
             n=n,
             seed=seed,
+            most=max_pixels,
             animation=animation,
             resume=resume,
             force=force,

@@ -57,7 +57,7 @@ def reproduce(
     listed: Annotated[bool, typer.Option("--list", help="Show all tables and figures, and exit.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny, to see that it runs.")] = False,
     full: Annotated[bool, typer.Option("--full", help="At the length of the paper, not at that for a CPU.")] = False,
-    n_jobs: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
+    n_jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
     data: options.Data = None,
     device: options.Device = "cpu",
     results: Annotated[
@@ -98,7 +98,5 @@ def reproduce(
             own = entry.name if length == "short" else f"{entry.name}-{length}"
             into = output or Path("reproduced", f"{own}.json"), runs or Path("reproduced", "runs", own)
             jobs.append(kinds.Job(entry, length, *into, data, n_jobs, device, force))
-        for job in jobs:
-            kinds.check(job)
-        for job in jobs:
+        for job in kinds.ready(jobs):
             kinds.run(job)

@@ -31,6 +31,7 @@ MEASURES = {
     "absent": Measure("mass that classes send which the target lacks", "%", False),
     "seconds": Measure("time per iteration", "s", False, 4),
     "iterations_per_second": Measure("iterations per second", "", True),
+    "seconds_per_epoch": Measure("seconds per epoch, of n / (k m) iterations", "s", False, 1),
     "misspecified": Measure("misspecified mappings", "mappings", False),
     "optimal": Measure("optimal mappings", "mappings", True),
     "change": Measure("change of the plan under scaling", "of the mass", False, 6),

@@ -101,16 +101,18 @@ class Entry:
         missing = [DATA[name] for name in self.needs if folder is None or not DATA[name].is_in(folder)]
         return [f"{data.title} ({data.files[0]})" for data in missing]
 
-    def check_data(self, folder: str | Path | None) -> None:
-        """Refuse to begin without data."""
+    def needs_data(self, folder: str | Path | None) -> str:
+        """What data are missing and where they are sought, in a sentence; nothing if all are there."""
         named = folder if folder is not None else os.environ.get("SPADEFUL_DATA") or None
         missing = self.lacking(None if named is None else Path(named).expanduser())
-        if missing:
-            where = f"which {named} does not hold" if named else "and the folder with the data is not known"
-            raise FileNotFoundError(
-                f"{self.name} needs {', '.join(missing)}, {where}. Name the folder by --data or the environment "
-                "variable SPADEFUL_DATA."
-            )
+        where = f"which {named} does not hold" if named else "and the folder with the data is not known"
+        says = f"{self.name} needs {', '.join(missing)}, {where}. Name the folder by --data or the environment "
+        return says + "variable SPADEFUL_DATA." if missing else ""
+
+    def check_data(self, folder: str | Path | None) -> None:
+        """Refuse to begin without data."""
+        if says := self.needs_data(folder):
+            raise FileNotFoundError(says)
 
 
 def read_entry(path: str | Path) -> Entry:

@@ -62,6 +62,17 @@ def check(job: Job) -> None:
     job.entry.check_data(job.data)
 
 
+def ready(jobs: list[Job]) -> list[Job]:
+    """Those of some entries that can be run; of the others it is said what they lack, unless there is nothing else."""
+    lacking = [job.entry.needs_data(job.data) for job in jobs]
+    found = [job for job, lack in zip(jobs, lacking, strict=True) if not lack] or jobs
+    for job in found:
+        check(job)
+    for lack in filter(None, lacking):
+        print(f"Not run: {lack}")
+    return found
+
+
 def run(job: Job) -> None:
     """Run an entry."""
     check(job)
@@ -181,17 +192,17 @@ def flow(job: Job) -> None:
     ]
     first = next(iter(points.values()))["seed"]
     shown = {name.removesuffix(f",seed={first}"): flows[name] for name in points if name.endswith(f",seed={first}")}
-    figures.save(draw_flows((ends(settings)[1], shown)), job.beside(""), job.force)
+    figures.save(draw_flows((ends(settings["n"], first)[1], shown)), job.beside(""), job.force)
     write(job, runs, perf_counter() - start)
 
 
-def ends(settings: dict[str, Any]) -> tuple[Any, Any]:
-    return disc(settings["n"], seed=0), s_shape(settings["n"], seed=1)
+def ends(n: int, seed: int) -> tuple[Any, Any]:
+    return disc(n, seed=2 * seed), s_shape(n, seed=2 * seed + 1)
 
 
 def one_flow(chosen: dict[str, Any], settings: dict[str, Any]) -> Flow:
     options = {name: settings[name] for name in ("batch_size", "n_batches", "steps", "lr")}
-    x, y = ends(settings)
+    x, y = ends(settings["n"], chosen["seed"])
     return gradient_flow(x, y, problem_of(chosen), every=settings["steps"] // 5, seed=chosen["seed"], **options)
 
 
@@ -213,7 +224,7 @@ def color(job: Job) -> None:
         found = transfer_masses(source.pixels, target.pixels, masses, progress=True, **options)
         for mass, result in zip(masses, found, strict=True):
             method = {"method": "m-ot"} if mass == 1 else {"mass": mass, "method": "m-pot"}
-            pictures["m-OT" if mass == 1 else f"m-POT, s = {mass:g}"] = small(Photo(result.image))
+            pictures["m-OT" if mass == 1 else f"m-POT, s = {mass:g}"] = small(Photo(result.image, source.profile))
             chosen = {**method, "task": Path(pair[0]).stem}
             measured = {"unmatched": 100 * float(result.unmatched)}
             runs.append({"name": name_of(chosen), "config": chosen, "measured": measured})

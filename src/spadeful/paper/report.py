@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from spadeful.figures import title_of
 from spadeful.files import check_free, replacing
 from spadeful.grids import spread, without_seed
 from spadeful.paper import selection
@@ -35,7 +37,8 @@ INTRODUCTION = f"""# The paper, reproduced
 Every table and figure of the paper and its appendix: our figures beside the paper's, how our runs were shortened, and \
 a verdict on each claim. The page is written by `spadeful reproduce report` from the results of `spadeful reproduce`.
 
-- A figure is a mean over seeds, ± the standard deviation over them where there are several.
+- A figure is a mean over seeds, ± the standard deviation over them where there are several; the paper's are divided \
+by the number of runs, ours by one less.
 - The paper reports the checkpoint that is best on the *labels of the target*; so does the column *oracle*. The column \
 *density* is what a rule without labels chooses (soft neighbourhood density), *last* the end of the run.
 - A claim is tested with pairs of runs that are alike but for what is compared: the same seed, the same pair of \
@@ -47,6 +50,9 @@ the p-values speak of these domains, not of all.
 hold*: worse, and significant.
 - Verdicts on shortened runs are verdicts on shortened runs.
 """
+
+#: What runs are compared by if they lack a measure.
+INSTEAD = {"fid": "score"}
 
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#222}"
@@ -199,23 +205,6 @@ def split(entry: Entry, name: str) -> tuple[str, str]:
     return ",".join(part for part in parts if part != task), task
 
 
-#: Settings and methods, as the paper writes them.
-SYMBOLS = {"n_batches": "k", "batch_size": "m", "mass": "s", "tau": "τ", "reg": "ε"}
-UPPER = ("ot", "uot", "pot")
-
-
-def title_of(row: str) -> str:
-    """What is compared, as the paper writes it.
-
-    >>> title_of("n_batches=4,ts-pot"), title_of("dann")
-    ('TS-POT, k = 4', 'dann')
-    """
-    parts = [part.partition("=") for part in row.split(",")]
-    methods = [name for name, equal, _ in parts if not equal]
-    known = [name.upper().replace("M-", "m-") if name.split("-")[-1] in UPPER else name for name in methods]
-    return ", ".join([*known, *(f"{SYMBOLS.get(name, name)} = {value}" for name, equal, value in parts if equal)])
-
-
 def grouped(entry: Entry, by_run: dict[str, float]) -> dict[str, dict[str, dict[str, float]]]:
     """Values by what is compared, by the pair of domains, and by the seed."""
     groups: dict[str, dict[str, dict[str, float]]] = {}
@@ -339,19 +328,29 @@ def verdicts(entries: dict[str, Entry], found: dict[str, Results]) -> Iterator[s
                 f"`{entry.name}`{f', {missing} runs missing' if missing else ''}",
                 paper_gain(papers, claim),
             ]
-            verdict = judge(values({"runs": runs}, claim.measure), claim)
+            ours = told_by(claim, runs)
+            if ours.measure != claim.measure:
+                told[0] += f" (ours: {MEASURES[ours.measure].title})"
+            verdict = judge(values({"runs": runs}, ours.measure), ours)
             if verdict.gain is None:
                 waiting.append([*told, "not run"])
                 continue
             free = (
                 judge(values({"runs": runs}, claim.measure, LABEL_FREE), claim) if claim.measure == "accuracy" else None
             )
-            rows.append([*told, *outcome(verdict, claim), *(outcome(free, claim, False) if free else [""] * 3)])
+            rows.append([*told, *outcome(verdict, ours), *(outcome(free, claim, False) if free else [""] * 3)])
     yield "Gains are differences, in favour of the claim where they are positive.\n"
     yield markdown(header, rows) if rows else "No claim could be tested.\n"
     if waiting:
         yield "Neither confirmed nor refuted here, since the runs are missing:\n"
         yield markdown([*header[:3], "ours"], waiting)
+
+
+def told_by(claim: Claim, runs: list[dict[str, Any]]) -> Claim:
+    """The claim, of another measure if the runs lack its own and have that."""
+    other = INSTEAD.get(claim.measure, claim.measure)
+    lacking = not values({"runs": runs}, claim.measure) and values({"runs": runs}, other)
+    return replace(claim, measure=other) if lacking else claim
 
 
 def paper_gain(published: dict[str, float], claim: Claim) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spadeful.arrays import Floats
-from spadeful.figures import flatten, new_figure, plane_of
+from spadeful.figures import flatten, new_figure, plane_of, title_of
 from spadeful.files import check_free, replacing
 from spadeful.flow import Flow, gradient_flow
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced
@@ -25,8 +25,8 @@ METHODS: dict[str, Problem] = {
     "m-OT": Balanced(),
     "m-UOT, nearest": Unbalanced(0.001, 1.0),
     "m-UOT, mass 1": Unbalanced(1.0, 0.1),
-    "m-POT, $s = 0.9$": Partial(0.9),
-    "m-POT, $s = 0.8$": Partial(0.8),
+    "m-POT, s = 0.9": Partial(0.9),
+    "m-POT, s = 0.8": Partial(0.8),
 }
 ANIMATIONS = (".gif", ".mp4")
 
@@ -38,16 +38,19 @@ def paper_flows(steps: int = 5000, n: int = 1000) -> tuple[Floats, dict[str, Flo
 
 
 def draw_flows(data: tuple[Floats, dict[str, Flow]]) -> Figure:
-    """A row of frames for each method, with the exact W2 above each."""
+    """A row of frames for each method, with the exact W2 above each; all have the limits that hold every point."""
     y, flows = data
     most = max(len(flow.steps) for flow in flows.values())
-    figure = new_figure(1.9 * most, 1.78 * len(flows) + 0.1)
-    rows = figure.subplots(len(flows), most, squeeze=False)
+    figure = new_figure(1, 1)  # as high as its frames are in the end
+    rows = figure.subplots(len(flows), most, squeeze=False, sharex=True, sharey=True)
     for axes_row, (name, flow) in zip(rows, flows.items(), strict=True):
         for axes, step, points, distance in zip(axes_row, flow.steps, flow.points, flow.distances, strict=True):
             draw_frame(axes, points, flow.points[0], y)
             axes.set_title(f"step {step:,}{w2(distance)}", fontsize=8.5)
-        axes_row[0].set_ylabel(name, fontsize=10)
+        axes_row[0].set_ylabel(title_of(name).replace(", ", "\n", 1), fontsize=10)
+    rows[0, 0].autoscale()
+    shape = float(np.clip(rows[0, 0].get_data_ratio(), 0.5, 1.6))
+    figure.set_size_inches(1.75 * most, (1.65 * shape + 0.2) * len(flows))
     return figure
 
 
@@ -93,6 +96,9 @@ def animate_flow(flow: Flow, y: Floats, path: str | Path, force: bool = False) -
 
     axes = figure.subplots()
     shown = draw_frame(axes, flow.points[0], flow.points[0], y, scale=3)
+    for points in flow.points:
+        axes.update_datalim(place(points, flow.points[0], y))
+    axes.autoscale()
     title = axes.set_title(" ")
     writer = (PillowWriter if path.suffix.lower() == ".gif" else FFMpegWriter)(fps=12)
     with replacing(path, force) as temporary, writer.saving(figure, str(temporary), dpi=100):

@@ -147,7 +147,7 @@ class Run:
 
     def backward(self, phase: Phase, turn: Turn, iteration: int) -> Iterator[float]:
         """Send the losses of a turn backwards, one at a time."""
-        for loss in turn.losses:
+        for loss in self.found(phase, turn, iteration):
             if not bool(torch.isfinite(loss)):
                 raise TrainingError(
                     f"The loss of {phase.name} became {float(loss.detach())} at iteration {iteration + 1}, "
@@ -157,14 +157,28 @@ class Run:
             self.fabric.backward(loss)
             yield float(loss.detach())
 
+    def found(self, phase: Phase, turn: Turn, iteration: int) -> Iterator[Tensor]:
+        """The losses of a turn; what cannot be computed is refused with where that was."""
+        try:
+            yield from turn.losses
+        except ValueError as error:
+            raise TrainingError(
+                f"{phase.name} stopped at iteration {iteration + 1}, batch {self.drawn}: {error} If the loss grew "
+                "before, lower the learning rate; the last checkpoint is kept."
+            ) from error
+
     def keep(self, learners: Learners, where: dict[str, Any]) -> None:
         if self.folder is None:
             return
         state = where | {"rows": self.record.rows}
         states.write(self.folder / states.LAST, states.pack(*learners), state)
+        self.keep_best(self.folder)
+
+    def keep_best(self, folder: Path) -> None:
+        """What follows from the last checkpoint: the best one, if it is that, and the logs."""
         if self.record.best == self.record.rows[-1]:
-            states.copy(self.folder / states.LAST, self.folder / states.BEST)
-        self.record.write(self.folder)
+            states.copy(folder / states.LAST, folder / states.BEST)
+        self.record.write(folder)
 
 
 def train(
@@ -203,6 +217,8 @@ def train(
             run.saved, state = states.read(last)
             run.record.rows, run.drawn = state["rows"], state["batch"]
             number, first = state["phase"], state["iteration"]
+            if place is not None:
+                run.keep_best(place)  # the run may have been killed right before
             advance(sum(phase.training.iterations for phase in phases[:number]) + first)
         for at in range(number, len(phases)):
             run.go(at, phases[at], first)

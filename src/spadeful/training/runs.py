@@ -15,6 +15,8 @@ from spadeful.training.loop import TrainingError
 from spadeful.training.settings import check_names, to_json
 
 CONFIG = "config.json"
+#: Weights are kept in full precision: solvers and optimisers need it.
+PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
 
 def check_folder(folder: Path, config: Any, resume: bool) -> None:
@@ -32,6 +34,8 @@ def check_folder(folder: Path, config: Any, resume: bool) -> None:
 
 def start(folder: Path, config: Any, device: str, precision: str, **options: Any) -> Fabric:
     """The processes of a run, once its config is in the folder."""
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}. Got {precision!r} instead.")
     try:
         fabric = Fabric(accelerator=device, precision=precision, **(processes(device) | options))  # type: ignore[arg-type]
     except (RuntimeError, ValueError) as error:
