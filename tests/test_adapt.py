@@ -506,6 +506,24 @@ def test_batches_and_shapes_that_do_not_fit_are_refused():
             ad.adapt(small(), source, to, ad.SourceOnly(), ad.Training(1), batch_size=size)
 
 
+def test_what_is_no_method_or_no_training_is_refused():
+    source, target = domains()
+    for method, training, message in (("m-pot", ad.Training(1), "method must be"), (ad.SourceOnly(), 9, "a Training")):
+        with pytest.raises(TypeError, match=message):
+            ad.adapt(small(), source, target, method, training, batch_size=24)
+    with pytest.raises(ValueError, match="one whole number a point"):
+        ad.adapt(small(), (source.x, np.array(["a"] * 120)), target, ad.SourceOnly(), ad.Training(1), batch_size=24)
+
+
+def test_arrays_lists_and_tensors_are_the_same_set():
+    source, target = domains()
+    given = [source.x, source.x.tolist(), torch.tensor(source.x, requires_grad=True)]
+    rows = [
+        ad.adapt(small(), (x, source.y), target.x, ad.SourceOnly(), ad.Training(2), batch_size=24).rows for x in given
+    ]
+    assert len({row[-1]["loss"] for row in rows}) == 1
+
+
 def test_a_stream_of_loaders_goes_on_where_it_is_asked():
     batches = [(torch.full((2, 1), float(i)), torch.tensor([i, i])) for i in range(3)]
     stream = LoaderStream(batches, [b[0] for b in batches])

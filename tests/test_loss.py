@@ -942,3 +942,11 @@ def test_distances_beyond_single_precision_forbid_nothing(problem):
     loss(x, y)
     assert bool(torch.isfinite(squared_distances(x, y)).all())
     assert loss.plan.sum().item() == pytest.approx(loss.mass, rel=1e-4)
+
+
+def test_points_of_other_dimensions_or_kinds_are_refused():
+    loss = sp.MiniBatchLoss(sp.Partial(0.5))
+    with pytest.raises(ValueError, match="same number of dimensions. Got 2 and 3"):
+        loss(torch.zeros(4, 2), torch.zeros(4, 3))
+    with pytest.raises(TypeError, match="source must be a tensor. Got ndarray"):
+        loss(np.zeros((4, 2)), np.zeros((4, 2)))

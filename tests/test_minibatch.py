@@ -707,3 +707,19 @@ def test_masses_that_cannot_be_are_refused():
         sp.minibatch_masses(x, x, [0.5, 1.2], 2, 3)
     with pytest.raises(ValueError, match=r"leave room for at most 0\.5"):
         sp.minibatch_masses(x, x, [0.5, 0.7], 2, 3, cost=lambda a, b: np.array([[0.0, 1.0], [np.inf, np.inf]]))
+
+
+def test_masses_must_be_listed():
+    x, y = points()
+    with pytest.raises(TypeError, match=r"'masses' parameter of minibatch_masses must list numbers"):
+        sp.minibatch_masses(x, y, 0.5, 4, 5)
+    with pytest.raises(ValueError, match="at least one number"):
+        sp.minibatch_masses(x, y, [], 4, 5)
+
+
+def test_results_stand_for_their_plans():
+    x, y = points()
+    result = sp.minibatch(x, y, sp.Partial(0.6), 4, 5)
+    assert sp.count_mappings(result, result.plan) == (result.plan.nnz, 0, result.plan.nnz)
+    with pytest.raises(ValueError, match="size must be a whole number"):
+        result.sample(-1)

@@ -37,12 +37,21 @@ class Ramp:
         return self.end if done >= 1 else float(f"{self.start + (self.end - self.start) * done:.12g}")
 
 
+def check_dimensions(source: Tensor, target: Tensor) -> None:
+    if source.shape[-1] != target.shape[-1]:
+        raise ValueError(
+            "source and target must have the same number of dimensions. "
+            f"Got {source.shape[-1]} and {target.shape[-1]} instead."
+        )
+
+
 def squared_distances(x: Tensor, y: Tensor) -> Tensor:
     """(..., m, d) and (..., n, d) to (..., m, n). Differentiable everywhere, also where points coincide.
 
     In double precision: the differences of squares would lose all digits of points that are close, but far from
     the others. What is too large for the type of the points is its largest number: infinite costs forbid pairs.
     """
+    check_dimensions(x, y)
     centre = y.mean(dim=-2, keepdim=True).detach()
     near, far = (x - centre).double(), (y - centre).double()
     one_x, one_y = torch.ones_like(near[..., :1]), torch.ones_like(far[..., :1])
@@ -239,6 +248,8 @@ class MiniBatchLoss(nn.Module):
         return (plan[batch, row, column] * costs).sum() / self.n_batches
 
     def _split(self, name: str, x: Tensor) -> Tensor:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} must be a tensor. Got {type(x).__name__} instead; torch.as_tensor makes it one.")
         if name in ("source", "target") and (x.ndim < 2 or not x.is_floating_point()):
             raise ValueError(
                 f"{name} must hold features (points, dimensions) of floats. Got {x.dtype} of {tuple(x.shape)} instead."
@@ -254,11 +265,7 @@ class MiniBatchLoss(nn.Module):
         if others:
             raise ValueError("A sliced problem takes points alone. Got labels or logits too.")
         source, target = source.flatten(2), target.flatten(2)
-        if source.shape[2] != target.shape[2]:
-            raise ValueError(
-                "source and target must have the same number of dimensions. "
-                f"Got {source.shape[2]} and {target.shape[2]} instead."
-            )
+        check_dimensions(source, target)
         fixed = source.detach(), target.detach()
         numbers = self._numbers, self._iteration.clone()
         value: Tensor

@@ -16,7 +16,7 @@ from spadeful.batches import Subsets, check_count, sampled
 from spadeful.costs import Cost, check_cost, read_both
 from spadeful.engine import Engine
 from spadeful.entropic import NotConverged
-from spadeful.problems import Balanced, Partial, Problem, Unbalanced, check_mass
+from spadeful.problems import Balanced, Partial, Problem, Unbalanced, check_masses
 from spadeful.solve import check_limits, solve
 
 #: Pairs of batches beyond which all of them are not enumerated.
@@ -161,9 +161,7 @@ def minibatch_masses(
     """
     x, y = read_both(x, y)
     check_cost(cost)
-    wanted = tuple(check_mass(mass, "minibatch_masses") for mass in masses)
-    if not wanted:
-        raise ValueError("masses must hold at least one number in (0, 1]. Got none.")
+    wanted = check_masses(masses, "minibatch_masses")
     k, sizes = check_count(n_batches, "n_batches"), check_sizes(batch_size)
     seed = check_count(seed, "seed", least=0)
     of_x, of_y = (

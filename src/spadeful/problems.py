@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Literal
+from typing import Any, Literal
 
 #: Masses this close to 1 are 1: sums of weights, as users form them, miss it by as much.
 ROUNDING = 1e-14
@@ -25,6 +26,16 @@ def check_mass(mass: object, owner: str) -> float:
     if not 0.0 < value <= 1.0:
         raise ValueError(f"The 'mass' parameter of {owner} must be in (0, 1]. Got {mass!r} instead.")
     return value
+
+
+def check_masses(masses: Any, owner: str) -> tuple[float, ...]:
+    """Several masses, at least one."""
+    if not isinstance(masses, Iterable) or isinstance(masses, str):
+        raise TypeError(f"The 'masses' parameter of {owner} must list numbers in (0, 1]. Got {masses!r} instead.")
+    wanted = tuple(check_mass(mass, owner) for mass in masses)
+    if not wanted:
+        raise ValueError("masses must hold at least one number in (0, 1]. Got none.")
+    return wanted
 
 
 def check_reg(reg: object, owner: str) -> float:

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from spadeful.arrays import Floats, open_array, to_floats, to_numpy
+from spadeful.batches import check_count
 from spadeful.plan import Indices, Plan
 
 
 def as_sparse(plan: Any, name: str = "plan") -> Any:
-    """A plan, dense or sparse, as CSR without explicit zeros."""
-    if isinstance(plan, Plan):
-        plan = plan.matrix
+    """A plan, dense or sparse, or what holds one, as CSR without explicit zeros."""
+    plan = plan.matrix if isinstance(plan, Plan) else getattr(plan, "plan", plan)
     if not sparse.issparse(plan):
         values = to_floats(open_array(plan, name), name)
         if values.ndim != 2:
@@ -93,7 +93,7 @@ def sample_pairs(plan: Any, size: int, seed: int | None = 0) -> tuple[Indices, I
     >>> sample_pairs([[0.0, 0.5], [0.5, 0.0]], 3, seed=0)
     (array([1, 0, 0]), array([0, 1, 1]))
     """
-    matrix = as_sparse(plan)
+    matrix, size = as_sparse(plan), check_count(size, "size", least=0)
     if not matrix.nnz:
         raise ValueError("plan must carry some mass to draw pairs from. Got none.")
     rng = np.random.default_rng(seed)

@@ -21,6 +21,7 @@ from spadeful.adapt.networks import network_for
 from spadeful.adapt.selection import soft_neighbourhood_density
 from spadeful.adapt.streams import DomainStream, LoaderStream, in_batches
 from spadeful.adapt.train import Phase, Training, train
+from spadeful.arrays import to_numpy
 from spadeful.training.record import Record
 from spadeful.training.streams import Stream
 
@@ -39,11 +40,12 @@ def as_domain(data: Any, name: str, classes: tuple[str, ...] = ()) -> Domain | N
     """Arrays or tensors as a set in memory; None for a loader."""
     if isinstance(data, Domain):
         return data
+    given = (np.ndarray, Tensor, list) if isinstance(data, tuple) else (np.ndarray, Tensor)  # a list may be a loader
     parts = data if isinstance(data, tuple) else (data, None)
-    if len(parts) != 2 or not isinstance(parts[0], (np.ndarray, Tensor)):
+    if len(parts) != 2 or not isinstance(parts[0], given):
         return None
-    x, y = np.asarray(parts[0]), None if parts[1] is None else np.asarray(parts[1])
-    if y is not None and not classes:
+    x, y = to_numpy(parts[0]), None if parts[1] is None else to_numpy(parts[1])
+    if y is not None and not classes and y.size and y.dtype.kind in "iu":
         classes = tuple(map(str, range(int(np.max(y)) + 1)))
     return Domain(x, y, name, classes)
 
@@ -134,6 +136,10 @@ def adapt(
     folder, resume, fabric, progress
         See `train`.
     """
+    if not hasattr(method, "losses"):
+        raise TypeError(f"method must be one such as Transport(Partial(0.9)). Got {method!r} instead.")
+    if not isinstance(training, Training):
+        raise TypeError(f"training must be a Training. Got {training!r} instead.")
     from_source = as_domain(source, "source")
     to_target = as_domain(target, "target", from_source.classes if from_source else ())
     stream: Stream

@@ -10,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spadeful.batches import Indices, groups_of
+from spadeful.shapes import LUMA
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 #: Images that are resized together, so that the floats in between stay small.
 CHUNK = 2048
-
-#: How much red, green and blue add to the brightness of a pixel (ITU-R 601, as in Pillow).
-LUMA = (0.299, 0.587, 0.114)
 
 
 @dataclass(frozen=True, eq=False)

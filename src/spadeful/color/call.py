@@ -15,7 +15,7 @@ from spadeful.color.spaces import Space, to_points
 from spadeful.engine import Engine
 from spadeful.minibatch import describe
 from spadeful.pairs import Masses
-from spadeful.problems import Partial, Problem, check_mass
+from spadeful.problems import Partial, Problem, check_masses
 from spadeful.threads import at_once
 
 if TYPE_CHECKING:
@@ -105,10 +105,7 @@ def transfer_masses(
     >>> half > whole
     True
     """
-    wanted = tuple(check_mass(mass, "transfer_masses") for mass in masses)
-    if not wanted:
-        raise ValueError("masses must hold at least one number in (0, 1]. Got none.")
-    return transfer(source, target, wanted, **options)
+    return transfer(source, target, check_masses(masses, "transfer_masses"), **options)
 
 
 def transfer(
