@@ -180,7 +180,7 @@ def test_flows_of_the_paper_are_drawn_with_their_distances():
         np.testing.assert_array_equal(last.get_offsets(), flow.points[-1])
 
 
-def test_frames_of_flows_share_limits_that_hold_every_point():
+def test_frames_of_flows_show_the_same_part_of_the_plane():
     far = np.array([[[0.0, 0.0], [1.0, 0.0]], [[5.0, 0.0], [1.0, -7.0]]])
     near = far[[0, 0]]
     found = {"m-uot,tau=0.1,reg=1.0": far, "m-pot,mass=0.9": near}

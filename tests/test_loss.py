@@ -946,7 +946,7 @@ def test_distances_beyond_single_precision_forbid_nothing(problem):
 
 def test_points_of_other_dimensions_or_kinds_are_refused():
     loss = sp.MiniBatchLoss(sp.Partial(0.5))
-    with pytest.raises(ValueError, match="same number of dimensions. Got 2 and 3"):
+    with pytest.raises(ValueError, match=r"same number of dimensions\. Got 2 and 3"):
         loss(torch.zeros(4, 2), torch.zeros(4, 3))
-    with pytest.raises(TypeError, match="source must be a tensor. Got ndarray"):
+    with pytest.raises(TypeError, match=r"source must be a tensor\. Got ndarray"):
         loss(np.zeros((4, 2)), np.zeros((4, 2)))

@@ -38,33 +38,46 @@ def paper_flows(steps: int = 5000, n: int = 1000) -> tuple[Floats, dict[str, Flo
 
 
 def draw_flows(data: tuple[Floats, dict[str, Flow]]) -> Figure:
-    """A row of frames for each method, with the exact W2 above each; all have the limits that hold every point."""
+    """A row of frames for each method, with the exact W2 above each; all show the same part of the plane."""
     y, flows = data
+    start = next(iter(flows.values())).points[0]
+    view = view_of(start, y, [points for flow in flows.values() for points in flow.points])
     most = max(len(flow.steps) for flow in flows.values())
     figure = new_figure(1, 1)  # as high as its frames are in the end
-    rows = figure.subplots(len(flows), most, squeeze=False, sharex=True, sharey=True)
+    rows = figure.subplots(len(flows), most, squeeze=False)
     for axes_row, (name, flow) in zip(rows, flows.items(), strict=True):
         for axes, step, points, distance in zip(axes_row, flow.steps, flow.points, flow.distances, strict=True):
-            draw_frame(axes, points, flow.points[0], y)
+            draw_frame(axes, points, flow.points[0], y, view)
             axes.set_title(f"step {step:,}{w2(distance)}", fontsize=8.5)
         axes_row[0].set_ylabel(title_of(name).replace(", ", "\n", 1), fontsize=10)
-    rows[0, 0].autoscale()
     shape = float(np.clip(rows[0, 0].get_data_ratio(), 0.5, 1.6))
     figure.set_size_inches(1.75 * most, (1.65 * shape + 0.2) * len(flows))
     return figure
 
 
-def draw_frame(axes: Axes, points: Floats, start: Floats, y: Floats, scale: float = 1.0) -> Any:
+def view_of(start: Floats, y: Floats, clouds: list[Floats]) -> tuple[Floats, Floats]:
+    """The corners of what is shown: where points begin, where they are to go, and nearly all that they come to.
+
+    A few that were thrown far out would make everything else small.
+    """
+    ends = [np.quantile(place(points, start, y), [0.005, 0.995], axis=0) for points in clouds]
+    shown = np.concatenate([*flatten(start, y), *ends])
+    low, high = shown.min(axis=0), shown.max(axis=0)
+    margin = 0.08 * (high - low).max()
+    return low - margin, high + margin
+
+
+def draw_frame(
+    axes: Axes, points: Floats, start: Floats, y: Floats, view: tuple[Floats, Floats], scale: float = 1.0
+) -> Any:
     """The points, in the colours of where they started, over the target; returns what is drawn of the points."""
     from_here, target = flatten(start, y)
     size = scale * float(np.clip(3000 / len(y), 1, 12))
     axes.scatter(target[:, 0], target[:, 1], s=size, color="0.78", lw=0, zorder=1)
     here = place(points, start, y)
     shown = axes.scatter(here[:, 0], here[:, 1], s=size, c=from_here[:, 1 % y.shape[1]], lw=0, zorder=2)
-    both = np.concatenate([from_here, target])
-    low, high = both.min(axis=0), both.max(axis=0)
-    margin = 0.08 * (high - low).max()
-    axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin), xticks=[], yticks=[])
+    (left, bottom), (right, top) = view
+    axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[])
     axes.set_aspect("equal" if y.shape[1] > 1 else "auto")
     axes.spines[:].set_color("0.8")
     return shown
@@ -95,15 +108,13 @@ def animate_flow(flow: Flow, y: Floats, path: str | Path, force: bool = False) -
     from matplotlib.animation import FFMpegWriter, PillowWriter
 
     axes = figure.subplots()
-    shown = draw_frame(axes, flow.points[0], flow.points[0], y, scale=3)
-    for points in flow.points:
-        axes.update_datalim(place(points, flow.points[0], y))
-    axes.autoscale()
+    start = flow.points[0]
+    shown = draw_frame(axes, start, start, y, view_of(start, y, list(flow.points)), scale=3)
     title = axes.set_title(" ")
     writer = (PillowWriter if path.suffix.lower() == ".gif" else FFMpegWriter)(fps=12)
     with replacing(path, force) as temporary, writer.saving(figure, str(temporary), dpi=100):
         for at in [*range(len(flow.steps)), *[-1] * 12]:
-            shown.set_offsets(place(flow.points[at], flow.points[0], y))
+            shown.set_offsets(place(flow.points[at], start, y))
             title.set_text(f"step {flow.steps[at]:,}{w2(flow.distances[at])}")
             writer.grab_frame()
     return path
