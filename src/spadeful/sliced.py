@@ -66,7 +66,7 @@ def sliced(
     ----------
     x, y : array (m, d), array (n, d)
         The points, of equal weights 1/m and 1/n. Where m and n differ, time grows with their least common multiple.
-    problem : Balanced() or Partial(mass)
+    problem : Balanced or Partial
         What is solved on every line.
     n_projections : int
         L: directions, drawn uniformly.
