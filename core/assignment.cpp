@@ -542,7 +542,7 @@ void Assignment::start(const double* cost, std::size_t n) {
     n_ = n;
     spare_ = matched_ = ties_ = 0;
     pair_price_ = infinity;
-    kernels_ = &kernels();
+    kernels_ = &kernels(n);
     // Rows far from all columns leave at once, so the paths are shorter from the side that is spread out more.
     turned_ = n <= small_size && rows_are_alike();
     if (turned_) {

@@ -49,10 +49,22 @@ const Kernels* best_kernels() {
 }
 
 std::atomic<const Kernels*> chosen{best_kernels()};
+std::atomic<bool> named{false};  // by choose_kernels(), and not "best"
 
 }  // namespace
 
 const Kernels& kernels() { return *chosen.load(std::memory_order_relaxed); }
+
+// Up to this length it counts how soon the smallest of a register's numbers is known, not how many it holds.
+constexpr std::size_t short_row = 160;
+
+const Kernels& kernels(std::size_t n) {
+    const Kernels& widest = kernels();
+#if defined(SPADEFUL_X86)
+    if (&widest == &avx512_kernels && n <= short_row && !named) return avx2_kernels;
+#endif
+    return widest;
+}
 
 bool choose_kernels(const char* name) {
     const Kernels* wanted = nullptr;
@@ -63,7 +75,10 @@ bool choose_kernels(const char* name) {
     if (!std::strcmp(name, "avx2") && sets.avx2) wanted = &avx2_kernels;
     if (!std::strcmp(name, "avx512") && sets.avx512) wanted = &avx512_kernels;
 #endif
-    if (wanted) chosen = wanted;
+    if (wanted) {
+        chosen = wanted;
+        named = std::strcmp(name, "best") != 0;
+    }
     return wanted;
 }
 

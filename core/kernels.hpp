@@ -63,8 +63,10 @@ struct Kernels {
                               double* out, std::size_t d, std::size_t n);
 };
 
-// The table in use: the best that the processor has, unless choose_kernels() named another.
+// The table in use: the best that the processor has, unless choose_kernels() named another; and the best for searches
+// along rows of so many entries, of which short ones want narrow registers.
 const Kernels& kernels();
+const Kernels& kernels(std::size_t n);
 // Returns false if this processor or build has no such level.
 bool choose_kernels(const char* name);
 
