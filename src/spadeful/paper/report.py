@@ -329,12 +329,12 @@ def verdicts(entries: dict[str, Entry], found: dict[str, Results]) -> Iterator[s
                 paper_gain(papers, claim),
             ]
             ours = told_by(claim, runs)
-            if ours.measure != claim.measure:
-                told[0] += f" (ours: {MEASURES[ours.measure].title})"
             verdict = judge(values({"runs": runs}, ours.measure), ours)
             if verdict.gain is None:
                 waiting.append([*told, "not run"])
                 continue
+            if ours.measure != claim.measure:
+                told[0] += f" (ours: {MEASURES[ours.measure].title})"
             free = (
                 judge(values({"runs": runs}, claim.measure, LABEL_FREE), claim) if claim.measure == "accuracy" else None
             )
