@@ -137,7 +137,8 @@ def without_labels(found: dict[str, Results]) -> Iterator[str]:
     yield (
         "By how many points the checkpoint that a rule chooses is less accurate than the one that is best by the "
         "labels of the target, in the mean over all runs of an entry: soft neighbourhood density, entropy of the "
-        "predictions on the target, accuracy on the source, and no rule but the end of the run.\n"
+        "predictions on the target, accuracy on the source (of digits on its test part, of features on the points that "
+        "are trained with, unless `validation` holds some out), and no rule but the end of the run.\n"
     )
     yield markdown(["entry", "runs", *selection.RULES], lines)
 
