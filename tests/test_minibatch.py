@@ -348,9 +348,22 @@ def test_a_portion_is_added_up_as_soon_as_it_is_whole(monkeypatch):
     seen = []
     for _ in range(5):
         total.add(one, np.array([0.2]))
-        seen.append(float(total.total.sum()))
+        seen.append(sum(float(each.sum()) for each in total._sums))
     assert seen == pytest.approx([0, 0.4, 0.4, 0.8, 0.8])
     np.testing.assert_allclose(total.finish().toarray(), [[0, 0, 0.5], [0.5, 0, 0]])
+
+
+def test_sums_are_joined_with_their_like(monkeypatch):
+    """Of 64 portions without a common entry the sums double, so that none is copied 64 times."""
+    monkeypatch.setattr("spadeful.aggregate.FOLD", 1)
+    total, sizes = PlanSum((64, 1), 1), []
+    for row in range(64):
+        entry = np.array([row]), np.array([0]), np.ones(1)
+        total.add(Part(*np.zeros((2, 1)), np.ones(1, bool), np.array([1]), *entry), np.ones(1))
+        sizes.append([each.nnz for each in total._sums])
+    assert sizes[62] == [32, 16, 8, 4, 2, 1]
+    assert sizes[63] == [64]
+    assert total.finish().toarray().ravel().tolist() == [1.0] * 64
 
 
 def test_the_result_says_what_it_is():

@@ -46,7 +46,8 @@ class PlanSum:
     """Adds up plans in the order of their pairs, so that the sum does not depend on how they arrive."""
 
     def __init__(self, shape: tuple[int, int], per_pair: int):
-        self.total = sparse.csr_array(shape)
+        self.shape = shape
+        self._sums: list[Any] = []  # of earlier folds, each at least twice the next
         self.fold = max(1, FOLD // per_pair)  # after so many pairs
         self._waiting: list[tuple[NDArray[Any], NDArray[Any], Floats]] = []
         self._pairs = 0
@@ -61,14 +62,23 @@ class PlanSum:
     def _add_up(self) -> None:
         rows, cols, masses = map(np.concatenate, zip(*self._waiting, strict=True))
         self._waiting.clear()
-        new = sparse.coo_array((masses, (rows, cols)), shape=self.total.shape).tocsr()
-        self.total = self.total + new if self.total.nnz else new  # a sum with nothing would still be a copy
+        self._sums.append(sparse.coo_array((masses, (rows, cols)), shape=self.shape).tocsr())
+        # Like is added to like: an entry is copied as often as sums double, not with every fold.
+        while len(self._sums) > 1 and self._sums[-2].nnz < 2 * self._sums[-1].nnz:
+            self._join()
+
+    def _join(self) -> None:
+        last = self._sums.pop()
+        self._sums[-1] = self._sums[-1] + last
 
     def finish(self) -> Any:
         if self._waiting:
             self._add_up()
-        self.total.sum_duplicates()
-        return self.total
+        while len(self._sums) > 1:
+            self._join()
+        total = self._sums[0] if self._sums else sparse.csr_array(self.shape)
+        total.sum_duplicates()
+        return total
 
 
 @dataclass(frozen=True, eq=False)

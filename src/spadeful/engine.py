@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import sys
 import warnings
 import zlib
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,8 +124,15 @@ class Mapped(NamedTuple):
     strides: tuple[int, ...]
 
     def open(self) -> NDArray[Any]:
-        file = np.memmap(self.path, np.uint8, "r")
+        now = os.stat(self.path)
+        file = mapped_file(self.path, now.st_ino, now.st_mtime_ns)
         return np.ndarray(self.shape, self.dtype, file, self.offset, self.strides)
+
+
+@lru_cache(maxsize=2)
+def mapped_file(path: str, *_: int) -> NDArray[np.uint8]:
+    """A file as bytes, mapped once by a worker and not for every task: pages are slow when first touched."""
+    return np.memmap(path, np.uint8, "r")
 
 
 def to_send(points: NDArray[Any]) -> NDArray[Any] | Mapped:
