@@ -58,7 +58,7 @@ const Kernels& kernels() { return *chosen.load(std::memory_order_relaxed); }
 // Up to this length it counts how soon the smallest of a register's numbers is known, not how many it holds.
 constexpr std::size_t short_row = 160;
 
-const Kernels& kernels(std::size_t n) {
+const Kernels& kernels([[maybe_unused]] std::size_t n) {
     const Kernels& widest = kernels();
 #if defined(SPADEFUL_X86)
     if (&widest == &avx512_kernels && n <= short_row && !named) return avx2_kernels;

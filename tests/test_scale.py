@@ -232,3 +232,14 @@ def test_what_only_memory_holds_is_sent(clouds, tmp_path):
     gone = np.load(tmp_path / "points.npy", mmap_mode="r")
     (tmp_path / "points.npy").unlink()
     assert engine.to_send(gone) is gone
+
+
+def test_a_file_that_was_written_anew_is_mapped_anew(tmp_path):
+    """Workers keep the map of a file from task to task, but not that of another file of the same name."""
+    path = tmp_path / "x.npy"
+    for value in (1.0, 2.0):
+        np.save(tmp_path / "new.npy", np.full((3, 2), value))
+        (tmp_path / "new.npy").replace(path)
+        sent = engine.to_send(np.load(path, mmap_mode="r"))
+        assert np.array_equal(sent.open(), np.full((3, 2), value))
+        assert sent.open().base is sent.open().base
