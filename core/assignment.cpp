@@ -19,7 +19,8 @@ constexpr std::size_t few_free = 50, patience = 30;
 // For less than all pairs, and as many again once nine tenths are found.
 constexpr std::size_t partial_patience = 40;
 // None is taken if bids left so large a share of all rows to be matched, unless the problem is too small to be halved.
-constexpr double fierce = 0.55;
+// For all pairs, a small problem is halved rather than put to auction from such a share on.
+constexpr double fierce = 0.55, fierce_for_all = 0.5;
 constexpr std::size_t smallest_halved = 48;
 // Row reduction pays up to this size, for so many bids per row.
 constexpr std::size_t small_size = 400, reduction_bids = 2;
@@ -240,106 +241,195 @@ void Assignment::keep_tight() {
     for (const std::int32_t i : stack_) take_best(static_cast<std::size_t>(i));
 }
 
+void Assignment::resize_search() {
+    open_price_.resize(columns());
+    keys_.resize(n_);
+    marks_.resize(n_);
+    reached_.resize(columns() + 1);  // a spare row may be among them
+    costs_.resize(columns() + 1);
+    batches_.resize(columns() + 2);
+    head_of_row_.resize(columns());
+    trees_.clear(columns() + 1);
+}
+
 void Assignment::open_search() {
-    std::fill_n(distance_.begin(), columns(), infinity);
-    std::copy_n(price_.begin(), columns(), open_price_.begin());  // infinite once a column is reached
-    scanned_.clear();
-    reached_.clear();
-    bound_ = infinity;
+    std::copy_n(price_.begin(), columns(), open_price_.begin());
+    std::fill_n(keys_.begin(), n_, infinity);
+    heads_.clear();
+    spare_price_ = spare_ > 0 ? price_.back() : infinity;
+    spare_key_ = bound_ = infinity;
+    rows_ = scanned_ = 0;
+    batches_[0] = 0;
+    tied_ = 2 * ties_ > n_;
 }
 
-void Assignment::scan(std::size_t i, double distance, double shift) {
-    scanned_.emplace_back(i, distance, shift);
-    if (pair_price_ + shift < bound_) {
+void Assignment::add(std::size_t i, std::int32_t j, double distance, double shift) {
+    if (i < n_ && pair_price_ + shift < bound_) {
         bound_ = pair_price_ + shift;
-        leaver_ = Scan(i, distance, shift);
+        leaver_ = rows_;
     }
-    nearest_ = kernels_->relax(row(i), open_price_.data(), shift, distance_.data(), n_);
-    if (spare_ == 0) return;
-    const double here = i < n_ ? shift : infinity;  // spare rows do not match spare columns
-    const Nearest other = kernels_->relax(zeros_.data(), open_price_.data() + n_, here, distance_.data() + n_, spare_);
-    if (other.distance < nearest_.distance) nearest_ = {other.distance, other.index + static_cast<std::ptrdiff_t>(n_)};
+    reached_[rows_] = {distance, static_cast<std::int32_t>(i), j};
+    costs_[rows_++] = {row(i), shift};
 }
 
-// Counts the nearest columns as reached, until one of them is free.
-bool Assignment::reach_free() {
-    const std::size_t n = columns();
-    const bool look_for_ties = 2 * ties_ > n_;
-    for (auto j = static_cast<std::size_t>(nearest_.index); j < n;) {
+// A row that has a column, and all that hang from it: they are reached together.
+void Assignment::add_branch(std::size_t i, double distance) {
+    const auto add_matched = [&](std::size_t of) {
+        const std::int32_t j = mate_of_row_[of];
+        open_price_[j] = infinity;
+        add(of, j, distance, distance - (cost(of, j) + price_[j]));
+    };
+    std::size_t next = rows_;
+    add_matched(i);
+    for (; !tied_ && next < rows_; ++next)
+        for (std::int32_t k = trees_.first(reached_[next].row); k >= 0; k = trees_.next(k)) add_matched(k);
+}
+
+// A row that has no column, for paths to begin with.
+void Assignment::add_root(std::size_t i) {
+    add(i, -1, 0.0, 0.0);
+    if (tied_) return;
+    for (std::int32_t k = trees_.first(i); k >= 0; k = trees_.next(k)) {
+        const std::int32_t j = mate_of_row_[k];
+        add_branch(k, cost(i, j) + price_[j]);
+    }
+}
+
+// Scans the rows that were added, if any, in one go.
+void Assignment::scan() {
+    const auto begin = static_cast<std::size_t>(batches_[scanned_]), count = rows_ - begin;
+    const auto mark = static_cast<double>(scanned_);
+    batches_[++scanned_] = static_cast<std::int32_t>(rows_);
+    scans_ -= std::min(scans_, count);
+    const CostRow nothing{zeros_.data(), infinity};
+    nearest_ = kernels_->relax(count ? &costs_[begin] : &nothing, std::max<std::size_t>(count, 1), open_price_.data(), mark,
+                               keys_.data(), marks_.data(), n_);
+    if (spare_ == 0) return;
+    for (std::size_t k = begin; k < rows_; ++k) {
+        const bool real = static_cast<std::size_t>(reached_[k].row) < n_;  // spare rows do not match spare columns
+        if (real && costs_[k].shift < spare_key_) {
+            spare_key_ = costs_[k].shift;
+            spare_mark_ = mark;
+        }
+    }
+    const double distance = spare_key_ + spare_price_;
+    if (distance < nearest_.distance) nearest_ = {distance, static_cast<std::ptrdiff_t>(n_)};
+}
+
+Assignment::Head Assignment::head(std::size_t column) const {
+    const bool real = column < n_;
+    return {mate_of_column_[column], static_cast<std::int32_t>(column),
+            static_cast<std::int32_t>(real ? marks_[column] : spare_mark_), real ? keys_[column] : spare_key_};
+}
+
+// The row that a head was reached from: of its batch the first whose sum, formed in the same order, equals its key.
+std::size_t Assignment::origin(const Head& head) const {
+    for (auto k = static_cast<std::size_t>(batches_[head.batch]);; ++k) {
+        const auto i = static_cast<std::size_t>(reached_[k].row), j = static_cast<std::size_t>(head.column);
+        if ((i < n_ || j < n_) && cost(i, j) + costs_[k].shift == head.key) return i;
+    }
+}
+
+// The row that a path reached another from.
+std::size_t Assignment::row_before(std::size_t row) const {
+    return tied_ ? origin(heads_[head_of_row_[row]]) : static_cast<std::size_t>(trees_.parent(row));
+}
+
+// Reaches the nearest columns, those that are tied among them: all spare ones are. True if one is free, and nearest then.
+bool Assignment::reach() {
+    const auto first = static_cast<std::size_t>(nearest_.index);
+    const bool spare = first >= n_;
+    if (spare) spare_price_ = infinity;
+    for (std::size_t j = first; j < (spare ? columns() : n_);) {
         if (mate_of_column_[j] < 0) {
             nearest_.index = static_cast<std::ptrdiff_t>(j);
             return true;
         }
-        reached_.emplace_back(j, nearest_.distance);
-        distance_[j] = open_price_[j] = infinity;
-        j = look_for_ties ? kernels_->find(distance_.data(), nearest_.distance, j + 1, n) : n;
+        if (std::exchange(open_price_[j], infinity) < infinity) {
+            const Head& added = heads_.emplace_back(head(j));
+            if (tied_)
+                head_of_row_[added.row] = static_cast<std::int32_t>(heads_.size() - 1);
+            else
+                trees_.hang(added.row, Trees::none);
+        }
+        if (!spare && !tied_) break;
+        j = spare ? j + 1 : kernels_->find_sum(keys_.data(), open_price_.data(), nearest_.distance, j + 1, n_);
     }
     return false;
 }
 
-// Dijkstra from the rows scanned so far, to the nearest free column or to a row that leaves first.
+// Dijkstra from the rows added so far, to the nearest free column or to a row that leaves first.
 Assignment::End Assignment::search(Watch& watch) {
     double distance = -infinity;
-    for (std::size_t next = 0;; ++next) {  // of the columns reached, the first whose row is still to be scanned
+    for (std::size_t next = 0;;) {  // of the heads, the first whose row is still to be scanned
         watch.tick();
-        if (next == reached_.size() && nearest_.distance > bound_) return End::leaver;
-        if ((next == reached_.size() || nearest_.distance <= distance) && reach_free()) return End::column;
+        scan();
+        const bool waiting = next < heads_.size();
+        if (!waiting && nearest_.distance > bound_) return End::leaver;
+        if ((!waiting || nearest_.distance <= distance) && reach()) return End::column;
         if (scans_ == 0) return End::tired;
-        --scans_;
-        const auto j = static_cast<std::size_t>(reached_[next].column);
-        const auto i = static_cast<std::size_t>(mate_of_column_[j]);
-        distance = reached_[next].distance;
-        scan(i, distance, distance - (cost(i, j) + price_[j]));
+        while (next < heads_.size()) {
+            const Head& head = heads_[next++];
+            distance = head.key + price_[head.column];
+            add_branch(head.row, distance);
+            if (tied_) break;
+        }
     }
 }
 
-// The shortest path from one free row. False if the scans ran out; nothing has changed then.
+// The shortest path from one free row. False if the scans ran out; prices and pairs are as before then.
 bool Assignment::augment(std::size_t free_row, Watch& watch) {
     open_search();
-    scan(free_row, 0.0, 0.0);
+    add_root(free_row);
     switch (search(watch)) {
-        case End::column:
-            flip_path(static_cast<std::size_t>(nearest_.index), nearest_.distance);
-            raise_prices(nearest_.distance);
-            ++matched_;
-            return true;
+        case End::column: take_path(); return true;
         case End::leaver:
-            leave();
             raise_prices(bound_);
-            least_[static_cast<std::size_t>(leaver_.row)] = std::nextafter(pair_price_, infinity);
+            leave();
+            least_[reached_[leaver_].row] = std::nextafter(pair_price_, infinity);
             return true;
-        default:
-            return false;
+        default: return false;
     }
+}
+
+// The path to the nearest column, which is free.
+void Assignment::take_path() {
+    const auto column = static_cast<std::size_t>(nearest_.index);
+    raise_prices(nearest_.distance);
+    flip_path(column, origin(head(column)), Trees::none);
+    ++matched_;
 }
 
 // The leaver gives its column, if it has one, to the path that reached it.
 void Assignment::leave() {
-    const std::int32_t column = std::exchange(mate_of_row_[leaver_.row], -1);
-    if (column >= 0) flip_path(static_cast<std::size_t>(column), leaver_.distance);
+    const std::int32_t i = reached_[leaver_].row;
+    const std::size_t before = mate_of_row_[i] < 0 ? n_ : row_before(i);
+    const std::int32_t column = std::exchange(mate_of_row_[i], -1);
+    if (!tied_) trees_.hang(i, Trees::none);
+    if (column >= 0) flip_path(column, before, i);
 }
 
-// Walks back from a column to the row that the path began with. The row that a column was reached from is not stored
-// while searching: it is the first whose sum, formed in the same order, equals the distance.
-void Assignment::flip_path(std::size_t column, double distance) {
+// Walks back from a column, and the row that it was reached from, to the row that the path began with. Each row gets the
+// column of the next one, which it hangs from then.
+void Assignment::flip_path(std::size_t column, std::size_t row, std::int32_t next) {
     for (;;) {
-        const Scan* scan = scanned_.data();
-        for (;; ++scan) {
-            const auto i = static_cast<std::size_t>(scan->row);
-            if (i >= n_ && column >= n_) continue;
-            if ((cost(i, column) + price_[column]) + scan->shift == distance) break;
-        }
-        const auto i = static_cast<std::size_t>(scan->row);
-        const std::int32_t before = mate_of_row_[i];
-        match(i, column);
-        if (before < 0) return;
-        column = static_cast<std::size_t>(before);
-        distance = scan->distance;
+        const std::int32_t column_before = mate_of_row_[row];
+        const std::size_t before = column_before < 0 ? n_ : row_before(row);
+        match(row, column);
+        if (!tied_) trees_.hang(row, next);
+        if (column_before < 0) return;
+        next = static_cast<std::int32_t>(row);
+        column = static_cast<std::size_t>(column_before);
+        row = before;
     }
 }
 
+// Of all columns reached, up to a distance: heads then hang from where they were reached.
 void Assignment::raise_prices(double distance) {
-    for (const Reach& r : reached_) price_[r.column] += std::max(0.0, distance - r.distance);
+    if (!tied_)
+        for (const Head& each : heads_) trees_.hang(each.row, static_cast<std::int32_t>(origin(each)));
+    for (std::size_t k = 0; k < rows_; ++k)
+        if (const Reach& r = reached_[k]; r.column >= 0) price_[r.column] += std::max(0.0, distance - r.distance);
 }
 
 // One shortest path from all unmatched rows; its length is what the pair costs.
@@ -348,11 +438,9 @@ void Assignment::grow(Watch& watch) {
     scans_ = no_limit;
     open_search();
     for (std::size_t i = 0; i < n_; ++i)
-        if (mate_of_row_[i] < 0) scan(i, 0.0, 0.0);
+        if (mate_of_row_[i] < 0) add_root(i);
     search(watch);
-    flip_path(static_cast<std::size_t>(nearest_.index), nearest_.distance);
-    raise_prices(nearest_.distance);
-    ++matched_;
+    take_path();
     pair_price_ = std::max(before, nearest_.distance);
 }
 
@@ -362,13 +450,13 @@ void Assignment::shrink(Watch& watch) {
     open_search();
     for (std::size_t j = 0; j < n_; ++j)
         if (mate_of_column_[j] < 0) open_price_[j] = infinity;
-    scan(n_, 0.0, 0.0);
-    bound_ = infinity;
+    add_root(n_);
     search(watch);
+    raise_prices(bound_);
     leave();
     mate_of_column_[std::exchange(mate_of_row_[n_], -1)] = -1;
-    raise_prices(bound_);
-    for (double& price : price_) price = std::max(0.0, price - bound_);
+    trees_.hang(n_, Trees::none);
+    for (double& each : price_) each = std::max(0.0, each - bound_);
     pair_price_ -= bound_;
     --matched_;
 }
@@ -396,8 +484,8 @@ double Assignment::guess_price(std::size_t size) {
 bool Assignment::too_tied() const { return n_ > small_size && 4 * ties_ > n_; }
 
 // Whether bids left most rows free and most pairs to be found, as where many rows fight over few columns: paths would be long.
-bool Assignment::too_fierce(std::size_t size) const {
-    const auto most = static_cast<std::size_t>(fierce * static_cast<double>(n_));
+bool Assignment::too_fierce(std::size_t size, double share) const {
+    const auto most = static_cast<std::size_t>(share * static_cast<double>(n_));
     return n_ >= smallest_halved && free_rows_.size() > most && size > matched_ + most;
 }
 
@@ -407,7 +495,8 @@ bool Assignment::match_at_price(std::size_t size, Watch& watch) {
     for (std::size_t i = 0; i < n_; ++i)
         if (mate_of_row_[i] < 0 && least_[i] < pair_price_) free_rows_.push_back(static_cast<std::int32_t>(i));
     reduce_rows(reduction_bids * free_rows_.size());
-    if (too_tied() || too_fierce(size)) return false;
+    if (too_tied() || too_fierce(size, fierce)) return false;
+    trees_.clear(n_ + 1);  // bids know nothing of them
     for (const std::int32_t i : free_rows_)
         if (!augment(static_cast<std::size_t>(i), watch)) return false;
     for (std::size_t i = 0; i < n_ && matched_ < size; ++i)
@@ -419,9 +508,8 @@ bool Assignment::match_at_price(std::size_t size, Watch& watch) {
 // columns the spare rows.
 void Assignment::add_spares(std::size_t count) {
     spare_ = count;
+    resize_search();
     price_.resize(columns(), std::exchange(pair_price_, infinity));
-    distance_.resize(columns());
-    open_price_.resize(columns());
     mate_of_row_.resize(columns() + 1, -1);
     mate_of_column_.resize(columns(), -1);
     for (std::size_t i = 0, next = n_; i < n_ && next < columns(); ++i)
@@ -447,12 +535,14 @@ void Assignment::drop_spares() {
     mate_of_column_.resize(n_);
     matched_ = n_ - spare_;
     spare_ = 0;
+    trees_.clear(n_ + 1);
 }
 
 // From good prices to all pairs.
 void Assignment::augment_all(Watch& watch) {
     const std::size_t ties = ties_;
     keep_tight();
+    trees_.clear(columns() + 1);
     if (spare_ > 0) ties_ = ties;  // spare points are all tied, which says nothing about the costs
     scans_ = no_limit;
     for (const std::int32_t i : free_rows_) augment(static_cast<std::size_t>(i), watch);
@@ -468,7 +558,8 @@ bool Assignment::match_all(Watch& watch) {
         while (done < free_rows_.size() && augment(static_cast<std::size_t>(free_rows_[done]), watch)) ++done;
     }
     if (done < free_rows_.size()) {
-        auction(mean, watch);
+        const bool halve = n_ <= small_size && too_fierce(n_, fierce_for_all);
+        if (!halve || !take_half_prices(watch)) auction(mean, watch);
         augment_all(watch);
     }
     drop_spares();
@@ -550,12 +641,11 @@ void Assignment::start(const double* cost, std::size_t n) {
         transpose(cost, transposed_.data(), n, n);
         cost_ = transposed_.data();
     }
+    resize_search();
     price_.assign(n, 0.0);
     zeros_.assign(n, 0.0);
     least_.resize(n);
     lows_.resize(n);
-    distance_.resize(n);
-    open_price_.resize(n);
     mate_of_row_.assign(n + 1, -1);
     mate_of_column_.assign(n, -1);
     free_rows_.clear();

@@ -9,9 +9,11 @@
 // For less than all rows the price of a pair is guessed from below, and rises until the matching has nearly its
 // size; the last pairs are added or taken away one at a time.
 //
-// Where paths grow long, good prices are found first; they need not be exact. For all rows by an auction with epsilon
-// scaling (Bertsekas, Annals of OR 14, 1988), whose epsilon adapts to how hard the rows fight. For less, by the same
-// problem with every other row and column, and so on down. A matching of k of n rows is then made perfect: n - k
+// Paths leave trees behind, along which later ones reach many rows at once.
+//
+// Where paths grow long, good prices are found first; they need not be exact. Where most rows fight over few columns, by
+// the same problem with every other row and column, and so on down; elsewhere by an auction with epsilon scaling
+// (Bertsekas, Annals of OR 14, 1988), whose epsilon adapts to how hard they fight. A matching of k of n rows is then made perfect: n - k
 // spare rows and n - k spare columns are added that match any real partner for nothing and never each other (Chapel
 // et al., 2020).
 #pragma once
@@ -21,6 +23,7 @@
 #include <vector>
 
 #include "kernels.hpp"
+#include "trees.hpp"
 #include "watch.hpp"
 
 namespace spadeful {
@@ -60,7 +63,7 @@ private:
 
     double guess_price(std::size_t size);
     bool too_tied() const;
-    bool too_fierce(std::size_t size) const;
+    bool too_fierce(std::size_t size, double share) const;
     bool match_at_price(std::size_t size, Watch& watch);
     void shrink(Watch& watch);
 
@@ -72,14 +75,27 @@ private:
     void keep_tight();
     void augment_all(Watch& watch);
 
+    // A column that was reached from one of a batch of rows at its key, and the row that has it, if any.
+    struct Head {
+        std::int32_t row, column, batch;
+        double key;
+    };
     enum class End { column, leaver, tired };
+    void resize_search();
     void open_search();
-    void scan(std::size_t i, double distance, double shift);
-    bool reach_free();
+    void add(std::size_t i, std::int32_t j, double distance, double shift);
+    void add_branch(std::size_t i, double distance);
+    void add_root(std::size_t i);
+    void scan();
+    Head head(std::size_t column) const;
+    std::size_t origin(const Head& head) const;
+    std::size_t row_before(std::size_t row) const;
+    bool reach();
     End search(Watch& watch);
     bool augment(std::size_t free_row, Watch& watch);
+    void take_path();
     void leave();
-    void flip_path(std::size_t column, double distance);
+    void flip_path(std::size_t column, std::size_t row, std::int32_t next);
     void raise_prices(double distance);
 
     const double* cost_ = nullptr;
@@ -88,30 +104,30 @@ private:
     double pair_price_ = infinity;
     const Kernels* kernels_ = nullptr;
     // least_: a bound from below of what an unmatched row would pay
-    std::vector<double> price_, least_, lows_, zeros_, open_price_, distance_, transposed_;
+    std::vector<double> price_, least_, lows_, zeros_, transposed_;
     std::vector<std::int32_t> mate_of_row_, mate_of_column_, free_rows_, stack_;
     std::unique_ptr<Assignment> half_;  // solves every other row and column
     std::vector<double> half_cost_, half_price_;
 
-    // The search tree: rows in the order they were scanned, each with the distance it was reached at and what
-    // to add to its costs; the columns in the order they were reached. They are made where they are kept: a copy, read
-    // back at once in wider pieces than it was written, would wait for memory.
-    struct Scan {
-        Scan() = default;
-        Scan(std::size_t i, double distance, double shift)
-            : row(static_cast<std::int32_t>(i)), distance(distance), shift(shift) {}
-        std::int32_t row = 0;
-        double distance = 0, shift = 0;
-    };
+    // The search. Rows in the order in which they are reached, each with the distance and with its costs; a batch of them,
+    // from one of `batches_` to the next, is scanned in one go. A column that is not yet reached has its key, the least
+    // cost so far but for its own price, and as a mark the batch that it is from; its price is infinite once it is
+    // reached. Heads are the columns that were reached one by one, in whose wake the branches of the trees were.
     struct Reach {
-        Reach(std::size_t j, double distance) : column(static_cast<std::int32_t>(j)), distance(distance) {}
-        std::int32_t column;
         double distance;
+        std::int32_t row, column;
     };
-    std::vector<Scan> scanned_;
+    Trees trees_;
     std::vector<Reach> reached_;
-    Nearest nearest_;          // of the columns not yet reached
-    Scan leaver_;              // the scanned row for which it is cheapest to stay unmatched,
+    std::vector<CostRow> costs_;
+    std::vector<std::int32_t> batches_, head_of_row_;
+    std::vector<Head> heads_;
+    std::vector<double> open_price_, keys_, marks_;
+    double spare_price_ = 0, spare_key_ = 0, spare_mark_ = 0;  // the same of all spare columns
+    std::size_t rows_ = 0, scanned_ = 0;                       // reached, and batches of them scanned
+    bool tied_ = false;  // so often that one row at a time is better, without trees; heads are told by their rows then
+    Nearest nearest_;                                          // of the columns not yet reached
+    std::size_t leaver_ = 0;   // of the rows reached, the one for which it is cheapest to stay unmatched,
     double bound_ = infinity;  // and the distance at which it does
     std::size_t scans_ = 0;    // that may still be done
 };

@@ -35,12 +35,20 @@ struct Nearest {
     std::ptrdiff_t index = -1;
 };
 
+// A row of costs, and what is to be added to each.
+struct CostRow {
+    const double* x;
+    double shift;
+};
+
 struct Kernels {
     const char* name;
     // best two of x[j] + y[j], j < n
     BestTwo (*best_two)(const double* x, const double* y, std::size_t n);
-    // distance[j] = min(distance[j], (x[j] + y[j]) + shift), j < n; returns the nearest
-    Nearest (*relax)(const double* x, const double* y, double shift, double* distance, std::size_t n);
+    // keys[j] = min(keys[j], x[j] + shift) of one row after the other, and marks[j] = mark where that made it less, j < n;
+    // returns the nearest keys[j] + y[j]. There is at least one row.
+    Nearest (*relax)(const CostRow* rows, std::size_t count, const double* y, double mark, double* keys, double* marks,
+                     std::size_t n);
     // first index >= from with x[index] == value, or n
     std::size_t (*find)(const double* x, double value, std::size_t from, std::size_t n);
     // first index >= from with x[index] + y[index] == value, or n

@@ -43,20 +43,31 @@ BestTwo best_two(const double* x, const double* y, std::size_t n) {
     return best;
 }
 
-// Two registers side by side, so that neither waits for the other's positions.
-template <class L>
-Nearest relax(const double* x, const double* y, double shift, double* distance, std::size_t n) {
+// Two registers side by side, so that neither waits for the other's positions. The nearest is told if there are no more rows.
+template <class L, std::size_t Rows, bool last>
+Nearest relax_rows(const CostRow* rows, const double* y, double mark, double* keys, double* marks, std::size_t n) {
     using V = typename L::Vector;
     struct Lanes {
         V low, where, here;
     };
     constexpr double width = static_cast<double>(L::width);
-    const V by = L::fill(shift), step = L::fill(2 * width), none = L::fill(infinity);
+    const V marked = L::fill(mark), step = L::fill(2 * width), none = L::fill(infinity);
     Lanes even{none, none, L::iota()}, odd{none, none, L::add(L::iota(), L::fill(width))};
+    const double* x[Rows];
+    V by[Rows];
+    for (std::size_t r = 0; r < Rows; ++r) {
+        x[r] = rows[r].x;
+        by[r] = L::fill(rows[r].shift);
+    }
     const auto take = [&](Lanes& lanes, std::size_t j) {
-        const V sum = L::add(L::add(L::load(x + j), L::load(y + j)), by);
-        const V now = L::min(L::load(distance + j), sum);
-        L::store(distance + j, now);
+        V key = L::add(L::load(x[0] + j), by[0]);
+        for (std::size_t r = 1; r < Rows; ++r) key = L::min(key, L::add(L::load(x[r] + j), by[r]));
+        const V before = L::load(keys + j);
+        L::store(marks + j, L::where_less(key, before, marked, L::load(marks + j)));
+        key = L::min(key, before);
+        L::store(keys + j, key);
+        if (!last) return;
+        const V now = L::add(key, L::load(y + j));
         lanes.where = L::where_less(now, lanes.low, lanes.here, lanes.where);
         lanes.low = L::min(lanes.low, now);
         lanes.here = L::add(lanes.here, step);
@@ -76,11 +87,24 @@ Nearest relax(const double* x, const double* y, double shift, double* distance, 
     const double index = L::lowest(L::min(place(even), place(odd)));
     if (index < infinity) nearest.index = static_cast<std::ptrdiff_t>(index);
     for (; j < n; ++j) {
-        const double sum = (x[j] + y[j]) + shift;
-        if (sum < distance[j]) distance[j] = sum;
-        if (distance[j] < nearest.distance) nearest = {distance[j], static_cast<std::ptrdiff_t>(j)};
+        for (std::size_t r = 0; r < Rows; ++r)
+            if (const double key = rows[r].x[j] + rows[r].shift; key < keys[j]) {
+                keys[j] = key;
+                marks[j] = mark;
+            }
+        if (keys[j] + y[j] < nearest.distance) nearest = {keys[j] + y[j], static_cast<std::ptrdiff_t>(j)};
     }
     return nearest;
+}
+
+template <class L>
+Nearest relax(const CostRow* rows, std::size_t count, const double* y, double mark, double* keys, double* marks,
+              std::size_t n) {
+    for (; count > 4; count -= 4, rows += 4) relax_rows<L, 4, false>(rows, y, mark, keys, marks, n);
+    if (count == 1) return relax_rows<L, 1, true>(rows, y, mark, keys, marks, n);
+    if (count == 2) return relax_rows<L, 2, true>(rows, y, mark, keys, marks, n);
+    if (count == 3) return relax_rows<L, 3, true>(rows, y, mark, keys, marks, n);
+    return relax_rows<L, 4, true>(rows, y, mark, keys, marks, n);
 }
 
 template <class L>
