@@ -220,8 +220,14 @@ bool Assignment::take_half_prices(Watch& watch) {
         const double* c = row(2 * i);
         const double best = kernels_->best_two(&half_cost_[i * half], half_price_.data(), half).first;
         const double gives = std::min(best, pair_price);
-        for (std::size_t j = 0; j < n_; ++j) price_[j] = std::max(price_[j], gives - c[j]);
+        kernels_->outbid(c, gives, price_.data(), n_);
     }
+    return true;
+}
+
+// Good prices, if there are any, in place of the pairs so far.
+bool Assignment::take_prices(Watch& watch, const Guess& guess) {
+    if (!(guess && guess(turned_, price_.data())) && !take_half_prices(watch)) return false;
     std::fill(mate_of_row_.begin(), mate_of_row_.end(), -1);
     std::fill(mate_of_column_.begin(), mate_of_column_.end(), -1);
     return true;
@@ -548,7 +554,7 @@ void Assignment::augment_all(Watch& watch) {
     for (const std::int32_t i : free_rows_) augment(static_cast<std::size_t>(i), watch);
 }
 
-bool Assignment::match_all(Watch& watch) {
+bool Assignment::match_all(Watch& watch, const Guess& guess) {
     double mean;
     if (!greedy(mean)) return false;
     if (n_ <= small_size) reduce_rows(reduction_bids * n_);
@@ -559,14 +565,14 @@ bool Assignment::match_all(Watch& watch) {
     }
     if (done < free_rows_.size()) {
         const bool halve = n_ <= small_size && too_fierce(n_, fierce_for_all);
-        if (!halve || !take_half_prices(watch)) auction(mean, watch);
+        if (!halve || !take_prices(watch, guess)) auction(mean, watch);
         augment_all(watch);
     }
     drop_spares();
     return true;
 }
 
-bool Assignment::match_some(std::size_t size, Watch& watch) {
+bool Assignment::match_some(std::size_t size, Watch& watch, const Guess& guess) {
     if (tied(some_ties)) return false;  // most rows would wait for pairs at one price
     bool finite = true;
     std::fill_n(lows_.data(), n_, infinity);
@@ -584,7 +590,7 @@ bool Assignment::match_some(std::size_t size, Watch& watch) {
             const auto end = lows_.begin() + static_cast<std::ptrdiff_t>(size);
             const double mean = std::accumulate(lows_.begin(), end, 0.0) / static_cast<double>(size);
             add_spares(n_ - size);
-            if (!take_half_prices(watch)) auction(mean - *std::min_element(lows_.begin(), end), watch);
+            if (!take_prices(watch, guess)) auction(mean - *std::min_element(lows_.begin(), end), watch);
             augment_all(watch);
             drop_spares();
             return true;
@@ -651,9 +657,9 @@ void Assignment::start(const double* cost, std::size_t n) {
     free_rows_.clear();
 }
 
-bool Assignment::solve(const double* cost, std::size_t n, std::size_t size, Watch& watch) {
+bool Assignment::solve(const double* cost, std::size_t n, std::size_t size, Watch& watch, const Guess& guess) {
     start(cost, n);
-    return size == n ? match_all(watch) : match_some(size, watch);
+    return size == n ? match_all(watch, guess) : match_some(size, watch, guess);
 }
 
 // Adding zero takes the sign off zeros, which would tell the width of the registers.

@@ -11,14 +11,15 @@
 //
 // Paths leave trees behind, along which later ones reach many rows at once.
 //
-// Where paths grow long, good prices are found first; they need not be exact. Where most rows fight over few columns, by
-// the same problem with every other row and column, and so on down; elsewhere by an auction with epsilon scaling
-// (Bertsekas, Annals of OR 14, 1988), whose epsilon adapts to how hard they fight. A matching of k of n rows is then made perfect: n - k
-// spare rows and n - k spare columns are added that match any real partner for nothing and never each other (Chapel
+// Where paths grow long, good prices are found first; they need not be exact. Where most rows fight over few columns, they
+// are guessed, or those of the same problem with every other row and column, and so on down; elsewhere of an auction
+// with epsilon scaling (Bertsekas, Annals of OR 14, 1988), whose epsilon adapts to how hard they fight. A matching of k
+// of n rows is then made perfect: n - k spare rows and n - k spare columns are added that match any real partner for nothing and never each other (Chapel
 // et al., 2020).
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -28,12 +29,16 @@
 
 namespace spadeful {
 
+// Writes prices of all columns to start from, of the rows instead if sides are turned. False if it knows none.
+using Guess = std::function<bool(bool turned, double* prices)>;
+
 class Assignment {
 public:
     // cost: n x n, row after row; 0 < size <= n. Afterwards the matching of that many pairs is optimal. Returns
     // false, with nothing done, if an entry is not finite or beyond 1e304, or if fewer than n pairs are asked for and
-    // costs are tied so often, as where points repeat, that following the mass path is quicker.
-    bool solve(const double* cost, std::size_t n, std::size_t size, Watch& watch);
+    // costs are tied so often, as where points repeat, that following the mass path is quicker. The guess is asked
+    // where rows fight over columns.
+    bool solve(const double* cost, std::size_t n, std::size_t size, Watch& watch, const Guess& guess = {});
     // The optimal matching with one pair more, or with any number of them: best if there are a few more.
     void grow(Watch& watch);
     void resize(std::size_t size, Watch& watch);
@@ -52,8 +57,8 @@ private:
 
     bool rows_are_alike() const;
     void start(const double* cost, std::size_t n);
-    bool match_all(Watch& watch);
-    bool match_some(std::size_t size, Watch& watch);
+    bool match_all(Watch& watch, const Guess& guess);
+    bool match_some(std::size_t size, Watch& watch, const Guess& guess);
 
     std::size_t find_free_tie(std::size_t i, const BestTwo& best) const;
     double take_best(std::size_t i);
@@ -71,6 +76,7 @@ private:
     void drop_spares();
     void auction(double mean, Watch& watch);
     bool take_half_prices(Watch& watch);
+    bool take_prices(Watch& watch, const Guess& guess);
     void level_spares();
     void keep_tight();
     void augment_all(Watch& watch);

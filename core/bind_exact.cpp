@@ -1,4 +1,5 @@
 // Exact transport of costs and of pairs of batches of points.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -7,6 +8,7 @@
 
 #include "bind.hpp"
 #include "distances.hpp"
+#include "precedent.hpp"
 
 namespace spadeful {
 
@@ -33,9 +35,14 @@ public:
     }
 
     // What reads them, one a thread.
-    auto reader(std::size_t) const {
-        return [this, buffer = std::vector<double>()](std::size_t k) mutable { return read(k, buffer); };
-    }
+    struct Reader {
+        const double* read(std::size_t k) { return costs.read(k, buffer); }
+        Guess guess(std::size_t, Watch&) const { return {}; }
+
+        const Costs& costs;
+        std::vector<double> buffer{};
+    };
+    Reader reader(std::size_t) const { return {*this}; }
 
     const double* read(std::size_t k, std::vector<double>& buffer) const {
         if (is_float_) return copy(static_cast<const float*>(array_.data()), k, buffer);
@@ -83,8 +90,9 @@ Answers solve_each(const Problems& problems, const Units& units, const Request& 
     {
         nb::gil_scoped_release release;
         failure = share_out(problems.count, threads, [&] {
-            return [&, solver = Solver(), read = problems.reader(threads)](std::size_t k, Watch& watch) mutable {
-                solver.solve(read(k), problems.m, problems.n, units, request, &answers.each[k * masses], watch);
+            return [&, solver = Solver(), reader = problems.reader(threads)](std::size_t k, Watch& watch) mutable {
+                solver.solve(reader.read(k), problems.m, problems.n, units, request, &answers.each[k * masses], watch,
+                             reader.guess(k, watch));
             };
         });
     }
@@ -207,21 +215,44 @@ public:
         if (!good) throw BadPair(k);
     }
 
-    // What measures them, one a thread: the costs stay in its cache while they are solved.
-    auto reader(std::size_t threads) const {
-        return [this, threads, work = Distances(), cost = std::vector<double>(m * n)](std::size_t k) mutable {
-            measure(k, threads, work, cost.data());
-            return static_cast<const double*>(cost.data());
-        };
+    // The first two of many pairs, for the others to begin with.
+    void set_precedent(double mass) {
+        if (m == n && count >= many)
+            precedent_ = std::make_unique<Precedent>(from_, rows_.data(), to_, columns_.data(), 2 * m, metric_, mass);
     }
+
+    // What measures them, one a thread: the costs stay in its cache while they are solved.
+    struct Reader {
+        const double* read(std::size_t k) {
+            pairs.measure(k, threads, work, cost.data());
+            return cost.data();
+        }
+        Guess guess(std::size_t k, Watch& watch) {
+            if (!pairs.precedent_) return {};
+            return [this, k, &watch](bool turned, double* prices) {
+                const std::int64_t* which = turned ? pairs.rows_.data() + k * pairs.m : pairs.columns_.data() + k * pairs.n;
+                return pairs.precedent_->prices(turned, which, pairs.n, prices, desk, watch);
+            };
+        }
+
+        const Pairs& pairs;
+        std::size_t threads;
+        std::vector<double> cost;
+        Distances work{};
+        Precedent::Desk desk{};
+    };
+    Reader reader(std::size_t threads) const { return {*this, threads, std::vector<double>(m * n)}; }
 
     std::size_t count, m, n;
 
 private:
+    static constexpr std::size_t many = 128;
+
     Array x_, y_;  // kept while they are read
     Which rows_, columns_;
     Points from_, to_;
     Metric metric_;
+    std::unique_ptr<Precedent> precedent_;
 };
 
 void measure_pairs(const Pairs& pairs, const Plans& out, std::size_t threads) {
@@ -234,7 +265,8 @@ void measure_pairs(const Pairs& pairs, const Plans& out, std::size_t threads) {
     });
 }
 
-Answers solve_pairs(const Pairs& pairs, const std::vector<double>& masses, std::size_t threads) {
+Answers solve_pairs(Pairs& pairs, const std::vector<double>& masses, std::size_t threads) {
+    if (!masses.empty()) pairs.set_precedent(*std::min_element(masses.begin(), masses.end()));
     return solve_each(pairs, Units(pairs.m, pairs.n, nullptr, nullptr), Request(masses), threads);
 }
 

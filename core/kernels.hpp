@@ -58,6 +58,8 @@ struct Kernels {
     double (*minimum)(const double* x, std::size_t n);
     // low[j] = min(low[j], x[j]); false if an x is not finite, or beyond about 1e304
     bool (*fold_minimum)(const double* x, double* low, std::size_t n);
+    // price[j] = max(price[j], gives - x[j]), j < n
+    void (*outbid)(const double* x, double gives, double* price, std::size_t n);
     // out[j] = exp(x[j] scale + y[j] + shift), to a few units in the last place; 0 below 1e-307, and
     // at most exp(709)
     void (*exponentials)(const double* x, double scale, const double* y, double shift, double* out, std::size_t n);

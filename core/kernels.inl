@@ -176,6 +176,15 @@ bool fold_minimum(const double* x, double* low, std::size_t n) {
     return finite;
 }
 
+template <class L>
+void outbid(const double* x, double gives, double* price, std::size_t n) {
+    const auto most = L::fill(gives);
+    std::size_t j = 0;
+    for (; j + L::width <= n; j += L::width)
+        L::store(price + j, L::max(L::load(price + j), L::subtract(most, L::load(x + j))));
+    for (; j < n; ++j) price[j] = std::max(price[j], gives - x[j]);
+}
+
 // Range reduction by multiples of log 2 (in two parts), then the Taylor polynomial, exact to rounding for
 // |r| <= log(2) / 2, its terms paired so that they need not wait for each other.
 template <class L>
@@ -293,7 +302,7 @@ void squared_distances(const double* x, std::size_t stride, std::size_t rows, co
 template <class L>
 constexpr Kernels table(const char* name) {
     return {name, best_two<L>, relax<L>, find<L>, find_sum<L>, below<L>, minimum<L>, fold_minimum<L>,
-            exponentials<L>, dots<L>, add_rows<L>, squared_distances<L>};
+            outbid<L>, exponentials<L>, dots<L>, add_rows<L>, squared_distances<L>};
 }
 
 }  // namespace

@@ -101,8 +101,8 @@ Request::Request(std::vector<double> masses, double ceiling, bool along_path)
 }
 
 void Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units& units, const Request& request,
-                   Answer* answers, Watch& watch) {
-    if (by_matchings(cost, n, units, request, answers, watch)) return;
+                   Answer* answers, Watch& watch, const Guess& guess) {
+    if (by_matchings(cost, n, units, request, answers, watch, guess)) return;
     check(cost, m, n);
     forest_.start(cost, m, n, units.supply, units.demand);
     for (const std::size_t k : request.order) {
@@ -116,12 +116,12 @@ void Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units
 
 // One matching that grows from mass to mass. False, with nothing done, if there is none or the forest is quicker.
 bool Solver::by_matchings(const double* cost, std::size_t n, const Units& units, const Request& request,
-                          Answer* answers, Watch& watch) {
+                          Answer* answers, Watch& watch, const Guess& guess) {
     if (units.each == 0 || request.along_path || request.ceiling < infinity) return false;
     const auto target = [&](std::size_t k) { return units.of_mass(request.masses[k]); };
     const auto pairs = [&](std::size_t k) { return static_cast<std::size_t>(target(k) / units.each); };
     const std::size_t first = pairs(request.order.front());
-    if (first == 0 || !assignment_.solve(cost, n, first, watch)) return false;
+    if (first == 0 || !assignment_.solve(cost, n, first, watch, guess)) return false;
     for (const std::size_t k : request.order) {
         assignment_.resize(pairs(k), watch);
         answers[k] = from_assignment(cost, n, target(k) % units.each, units, watch);
