@@ -31,6 +31,7 @@ namespace nb = nanobind;
 void bind_exact(nb::module_& m);
 void bind_sweeps(nb::module_& m);
 void bind_lines(nb::module_& m);
+void bind_color(nb::module_& m);
 
 using Array = nb::ndarray<nb::ro, nb::device::cpu>;
 using Vector = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;

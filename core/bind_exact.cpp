@@ -80,7 +80,7 @@ struct Answers {
     bool batch = false;
 };
 
-// Problems that are read one at a time, each solved for every mass; the answers to one follow each other.
+// Problems that are read one at a time, each solved for every mass; the answers for one mass follow each other.
 template <class Problems>
 Answers solve_each(const Problems& problems, const Units& units, const Request& request, std::size_t threads) {
     if (request.masses.empty()) throw nb::value_error("there must be at least one mass");
@@ -90,9 +90,11 @@ Answers solve_each(const Problems& problems, const Units& units, const Request& 
     {
         nb::gil_scoped_release release;
         failure = share_out(problems.count, threads, [&] {
-            return [&, solver = Solver(), reader = problems.reader(threads)](std::size_t k, Watch& watch) mutable {
-                solver.solve(reader.read(k), problems.m, problems.n, units, request, &answers.each[k * masses], watch,
+            return [&, solver = Solver(), reader = problems.reader(threads), own = std::vector<Answer>(masses)](
+                       std::size_t k, Watch& watch) mutable {
+                solver.solve(reader.read(k), problems.m, problems.n, units, request, own.data(), watch,
                              reader.guess(k, watch));
+                for (std::size_t s = 0; s < masses; ++s) answers.each[s * problems.count + k] = std::move(own[s]);
             };
         });
     }
@@ -296,7 +298,7 @@ void bind_exact(nb::module_& m) {
     m.def("path", &path, "cost"_a, "a"_a.none(), "b"_a.none(), "Solve for every mass.");
     m.def("certify", &certify, "cost"_a, "prices"_a, "column_prices"_a, "Row prices of a feasible dual solution.");
     m.def("solve_masses", &solve_masses, "costs"_a, "masses"_a, "threads"_a,
-          "Solve each of a batch (k, m, n) for each of some masses: k times as many answers.");
+          "Solve each of a batch (k, m, n) for each of some masses: k answers for the first mass, then those for the next.");
     nb::exception<BadPair>(m, "BadPair");
     nb::class_<Pairs>(m, "Pairs", "Pairs of batches of points; the metric is 'sqeuclidean', 'euclidean' or 'cosine'.")
         .def(nb::init<const Array&, const Array&, const Which&, const Which&, const std::string&>(), "x"_a, "y"_a,

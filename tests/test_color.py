@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 import spadeful as sp
 from spadeful.color.cells import distinct
 from spadeful.color.lattice import Lattice
-from spadeful.color.received import Received
+from spadeful.color.received import Received, weighted_means
 from spadeful.color.spaces import from_lab, to_lab, to_levels, to_points
 
 PHOTOS = Path(os.environ.get("SPADEFUL_DATA", "/nowhere"), "photos")
@@ -172,12 +172,12 @@ def test_rounds_add_up_to_the_same(monkeypatch):
 
 
 def test_sums_of_parts():
-    one = Received(np.array([1, 4]), np.array([0.5, 1.0]), np.array([[1.0, 2.0], [0, 0], [0, 0]]))
-    two = Received(np.array([0, 4]), np.array([0.25, 2.0]), np.array([[0, 0], [3.0, 4.0], [0, 0]]))
+    one = Received(np.array([1, 4]), np.array([0.5, 1.0]), np.array([[1, 0, 0], [2, 0, 0]], dtype=np.float32))
+    two = Received(np.array([0, 4]), np.array([0.25, 3.0]), np.array([[0, 3, 0], [0, 4, 0]], dtype=np.float32))
     both = one.plus(two, 6)
     np.testing.assert_array_equal(both.pixels, [0, 1, 4])
-    np.testing.assert_array_equal(both.masses, [0.25, 0.5, 3.0])
-    np.testing.assert_array_equal(both.sums, [[0, 1, 2], [3, 0, 4], [0, 0, 0]])
+    np.testing.assert_array_equal(both.masses, [0.25, 0.5, 4.0])
+    np.testing.assert_array_equal(both.means, [[0, 3, 0], [1, 0, 0], [0.5, 3, 0]])
 
 
 def test_alpha_is_kept_and_what_cannot_be_seen_does_not_count():
@@ -329,3 +329,20 @@ def test_distinct_colours_are_those_of_numpy(dtype, count):
     colors, where = distinct(levels)
     np.testing.assert_array_equal(colors, np.unique(levels, axis=0))
     np.testing.assert_array_equal(colors[where], levels)
+
+
+def test_means_of_groups_are_weighted_sums():
+    rng = np.random.default_rng(0)
+    groups, which = rng.integers(0, 40, 500).astype(np.int32), rng.integers(0, 90, 500).astype(np.int32)
+    weights, colors = rng.random(500), rng.random((90, 3)).astype(np.float32)
+    groups[groups == 7] = 8
+    totals, means = weighted_means(groups, which, weights, colors, 40)
+    np.testing.assert_allclose(totals, np.bincount(groups, weights, 40), rtol=1e-12)
+    for channel in range(3):
+        sums = np.bincount(groups, weights * colors[which, channel], 40)
+        np.testing.assert_allclose(means[:, channel] * totals, sums, rtol=1e-6)
+    assert totals[7] == 0
+    assert (means[7] == 0).all()
+    for wrong in (np.full(500, 40), np.full(500, -1)):
+        with pytest.raises(IndexError, match="not there"):
+            weighted_means(wrong.astype(np.int32), which, weights, colors, 40)

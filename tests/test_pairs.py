@@ -46,14 +46,14 @@ def test_several_masses_are_each_optimal(m, n, levels):
         assert (np.diff(which) >= 0).all()
         plans = np.zeros((k * len(MASSES), m, n))
         plans[which, row, col] = moved
-        plans = plans.reshape(k, len(MASSES), m, n)
+        plans = plans.reshape(len(MASSES), k, m, n)
         for at, mass in enumerate(MASSES):
             expected = sp.solve(costs, sp.Partial(mass)).value
-            np.testing.assert_allclose(found.value.reshape(k, -1)[:, at], expected, rtol=1e-9, atol=1e-15)
-            np.testing.assert_allclose(plans[:, at].sum((1, 2)), mass, rtol=1e-11)
-            np.testing.assert_allclose((plans[:, at] * costs).sum((1, 2)), expected, rtol=1e-9, atol=1e-15)
-            assert (plans[:, at].sum(2) <= 1 / m + 1e-15).all()
-            assert (plans[:, at].sum(1) <= 1 / n + 1e-15).all()
+            np.testing.assert_allclose(found.value.reshape(-1, k)[at], expected, rtol=1e-9, atol=1e-15)
+            np.testing.assert_allclose(plans[at].sum((1, 2)), mass, rtol=1e-11)
+            np.testing.assert_allclose((plans[at] * costs).sum((1, 2)), expected, rtol=1e-9, atol=1e-15)
+            assert (plans[at].sum(2) <= 1 / m + 1e-15).all()
+            assert (plans[at].sum(1) <= 1 / n + 1e-15).all()
 
 
 @pytest.mark.parametrize("masses", [(0.951, 0.953), (0.503, 0.505, 0.951, 0.953), (0.953, 0.953)])
@@ -62,19 +62,43 @@ def test_masses_within_one_point_where_many_points_want_the_same_few(masses):
     rng = np.random.default_rng(0)
     x, y = rng.random((40, 130, 2)), 0.1 * rng.random((40, 130, 2))
     costs = ((x[:, :, None] - y[:, None]) ** 2).sum(axis=3)
-    values = _core.solve_masses(costs, masses, 1).values.reshape(40, -1)
+    values = _core.solve_masses(costs, masses, 1).values.reshape(-1, 40)
     for at, mass in enumerate(masses):
-        np.testing.assert_allclose(values[:, at], sp.solve(costs, sp.Partial(mass)).value, rtol=1e-9)
+        np.testing.assert_allclose(values[at], sp.solve(costs, sp.Partial(mass)).value, rtol=1e-9)
 
 
 def test_the_answers_of_several_masses_have_prices_that_prove_them():
     x, y, rows, cols = pairs_of(40, 40)
     costs = batch_costs(x, y, rows, cols, "sqeuclidean", 1)
     solved = _core.solve_masses(costs, MASSES, 1)
-    repeated = np.repeat(costs, len(MASSES), axis=0)
+    repeated = np.tile(costs, (len(MASSES), 1, 1))
     row_prices = _core.certify(repeated, solved.prices, solved.column_prices)
-    bound = solved.prices * np.tile(MASSES, len(costs)) - row_prices.mean(axis=1) - solved.column_prices.mean(axis=1)
+    bound = solved.prices * np.repeat(MASSES, len(costs)) - row_prices.mean(axis=1) - solved.column_prices.mean(axis=1)
     np.testing.assert_allclose(bound, solved.values, rtol=1e-9)
+
+
+@pytest.mark.parametrize("spread", ["x", "y"])  # the side that is spread out decides which side has the prices
+@pytest.mark.parametrize("mass", [1.0, 0.9, 0.75])
+def test_many_pairs_that_begin_with_the_prices_of_others_are_optimal(mass, spread):
+    """Points of one side want the same few of the other: where the costs alone are known, the problem is halved."""
+    rng = np.random.default_rng(2)
+    x, y = rng.random((900, 2)), 0.1 * rng.random((900, 2))
+    x, y = (x, y) if spread == "x" else (y, x)
+    rows, cols = rng.integers(0, 900, (2, 150, 60))
+    expected = sp.solve(batch_costs(x, y, rows, cols, "sqeuclidean", 1), sp.Partial(mass)).value
+    for threads in (1, 3):
+        found = solve_pairs(x, y, rows, cols, "sqeuclidean", (mass,), threads)
+        np.testing.assert_allclose(found.value, expected, rtol=1e-12)
+
+
+def test_a_bad_point_in_the_first_pairs_is_named_as_ever():
+    rng = np.random.default_rng(2)
+    x, y = rng.random((900, 2)), 0.1 * rng.random((900, 2))
+    rows, cols = rng.integers(0, 900, (2, 150, 60))
+    x[rows[1, 0]] = np.inf
+    first = rows.ravel()[np.flatnonzero(rows.ravel() == rows[1, 0])[0]]
+    with pytest.raises(ValueError, match=rf"x must hold finite numbers .* at x\[{first}\]"):
+        solve_pairs(x, y, rows, cols, "sqeuclidean", (0.9,), 2)
 
 
 def test_the_first_pair_with_a_bad_point_is_named():

@@ -23,7 +23,7 @@ FOLD = 1 << 22
 
 
 class Part(NamedTuple):
-    """The plans of some pairs of batches, in their order."""
+    """The plans of some pairs of batches, in their order; of several masses, all of one before those of the next."""
 
     values: Floats
     objectives: Floats
@@ -33,13 +33,21 @@ class Part(NamedTuple):
     cols: NDArray[Any]
     masses: Floats
 
-    def every(self, step: int, first: int) -> Part:
-        """Every so many of the plans, from one of the first on."""
-        if step == 1:
-            return self
-        plans = np.arange(len(self.sizes)) % step == first
-        entries = np.repeat(plans, self.sizes)
+    def of_mass(self, number: int, masses: int) -> Part:
+        """The plans of one of so many masses."""
+        pairs = len(self.sizes) // masses
+        plans = slice(number * pairs, (number + 1) * pairs)
+        start = int(self.sizes[: plans.start].sum())
+        entries = slice(start, start + int(self.sizes[plans].sum()))
         return Part(*(numbers[plans if at < 4 else entries] for at, numbers in enumerate(self)))
+
+    @staticmethod
+    def join(parts: list[Part], masses: int) -> Part:
+        """One of several, pair after pair for each of so many masses."""
+        if len(parts) == 1:
+            return parts[0]
+        each = [part.of_mass(number, masses) for number in range(masses) for part in parts]
+        return Part(*map(np.concatenate, zip(*each, strict=True)))
 
 
 class PlanSum:

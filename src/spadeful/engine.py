@@ -76,14 +76,14 @@ class Job:
         return max(8, min(1024, CHUNK // size))
 
     def run(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices) -> Part:
-        """Solve the pairs of batches i of x and j of y; the plans of several masses follow each other."""
+        """Solve the pairs of batches i of x and j of y."""
         stored = self.masses is None or callable(self.cost) or not (is_read_in_place(x) and is_read_in_place(y))
         step = self.chunk if stored else len(i)
         # Exact plans are solved as their costs are measured, and need no place for those.
         pairs = min(self.chunk, len(i)) if self.masses is None else 0
         memory = np.empty((pairs, self.batches_x.batch_size, self.batches_y.batch_size))
         parts = [self._solve(x, y, i[at : at + step], j[at : at + step], memory) for at in range(0, len(i), step)]
-        return Part(*map(np.concatenate, zip(*parts, strict=True))) if len(parts) > 1 else parts[0]
+        return Part.join(parts, len(self.masses or (1,)))
 
     def _solve(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices, memory: Floats) -> Part:
         rows, cols = self.batches_x.draw(i), self.batches_y.draw(j)
@@ -102,7 +102,7 @@ class Job:
         else:
             which, row, col, masses = (np.empty(0, dtype=np.int64),) * 3 + (np.empty(0),)
         narrow = np.int32 if max(len(x), len(y)) < 2**31 else np.int64
-        pair = which // each
+        pair = which % len(i)
         return Part(
             plan.value,
             plan.objective,
@@ -177,8 +177,8 @@ class Engine(NamedTuple):
         flat, kept = weights.ravel(), []
         for task, part in self.parts(i, j, keep_plan, totals[0].fold):
             for first, total in enumerate(totals):
-                total.add(part.every(each, first), flat[task])
-            kept.append(part[:2])
+                total.add(part.of_mass(first, each), flat[task])
+            kept.append([numbers.reshape(each, -1).T for numbers in part[:2]])
         shape = (*weights.shape, each)
         values, objectives = (np.concatenate(numbers).reshape(shape) for numbers in zip(*kept, strict=True))
         return [

@@ -17,7 +17,7 @@ Masses = tuple[float, ...]
 
 
 class PairPlans(NamedTuple):
-    """The plans of some masses of each of k pairs, those of a pair after each other."""
+    """The plans of some masses of each of k pairs, those of a mass after each other."""
 
     value: Floats
     triplets: tuple[Indices, Indices, Indices, Floats]

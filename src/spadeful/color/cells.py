@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from spadeful.arrays import Floats
 from spadeful.color.palette import find_palette
-from spadeful.color.received import Received
+from spadeful.color.received import Received, numbered, weighted_means
 from spadeful.color.spaces import Levels, Points, Space, to_points
 from spadeful.color.tally import ranked
 
@@ -43,15 +43,9 @@ class Cells(NamedTuple):
         """Of each cell the mass (c,), and the colour (c, 3) and the move (c, 3) of its pixels in the mean."""
         own = self.where[received.pixels]
         cells, count = self.labels[own], int(self.labels.max()) + 1
-
-        def total(numbers: Floats) -> Floats:
-            return np.bincount(cells, numbers, count).astype(np.float64)
-
-        masses = total(received.masses)
-        divisor = np.where(masses > 0, masses, 1.0)
-        colors = [total(received.masses * self.colors[:, c].take(own)) / divisor for c in range(3)]
-        moves = [total(received.sums[c]) / divisor - colors[c] for c in range(3)]
-        return masses, np.stack(colors, axis=1).astype(np.float32), np.stack(moves, axis=1).astype(np.float32)
+        masses, colors = weighted_means(cells, own, received.masses, self.colors, count)
+        _, means = weighted_means(cells, numbered(own), received.masses, received.means, count)
+        return masses, colors, means - colors
 
 
 def distinct(levels: Levels) -> tuple[Levels, NDArray[np.int32]]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from spadeful import _core
 from spadeful.color.spaces import BOUNDS, Points, Space
 
 #: Nodes of the lattice along a length of 1.
@@ -36,14 +36,9 @@ class Lattice:
         """The function (n, 3) at some colours (n, 3) of the space."""
         place = (points - self._low) * np.float32(DENSITY)
         cells = np.clip(place.astype(np.int32), 0, self._shape - 2)
-        first = self._number(*cells.T)
-        self._ask(first)
-        share = place - cells.astype(np.float32)
-        r, g, b = np.stack([1 - share, share], axis=2).transpose(1, 0, 2)
-        weights = r[:, :, None, None] * g[:, None, :, None] * b[:, None, None, :]
-        corners = (first[:, None] + self._corners).ravel()
-        mean = sparse.csr_array((weights.ravel(), corners, np.arange(0, len(corners) + 1, 8)))
-        return np.asarray(mean @ self._values[: mean.shape[1]])
+        self._ask(self._number(*cells.T))
+        moved: Points = _core.interpolate(self._values.reshape(*self._shape, 3), place)
+        return moved
 
     def _number(self, r: NDArray[np.int32], g: NDArray[np.int32], b: NDArray[np.int32]) -> NDArray[np.int32]:
         """The number of the node in such a place."""

@@ -73,8 +73,7 @@ class Painter:
         without = np.zeros(len(self.cells.levels), dtype=np.bool_)
         without[where[masses == 0]] = True
         levels = self._table(without, transfer).take(where, axis=0)
-        means = (received.sums / received.masses.astype(np.float32)).T
-        levels[received.pixels] = to_levels(means, self.space, levels.dtype)
+        levels[received.pixels] = to_levels(received.means, self.space, levels.dtype)
         return levels, masses
 
     def _together(self, masses: Floats, moves: Points, transfer: ColorTransfer) -> tuple[Levels, Floats]:

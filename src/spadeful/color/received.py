@@ -7,7 +7,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from spadeful import _core
 from spadeful.aggregate import Part
 from spadeful.arrays import Floats
 from spadeful.batches import Indices
@@ -20,29 +22,55 @@ ENTRIES = 1 << 23
 
 
 class Received(NamedTuple):
-    """The pixels that received mass, how much, and the colours that came with it in sum."""
+    """The pixels that received mass, how much, and the mean of the colours that came with it."""
 
     pixels: Indices  # (p,), in order
     masses: Floats  # (p,)
-    sums: Points  # (3, p)
+    means: Points  # (p, 3)
 
     @staticmethod
-    def read(parts: list[Part], size: int, y: Points) -> Received:
-        """From the plans between some batches, of a picture with so many pixels."""
-        part = Part(*map(np.concatenate, zip(*parts, strict=True)))
-        pixels, where = ranked(part.rows, size)
-        masses = np.bincount(where, part.masses).astype(np.float64, copy=False)
-        sums = np.empty((3, len(pixels)), dtype=np.float32)
-        for channel in range(3):
-            came = np.ascontiguousarray(y[:, channel]).take(part.cols)
-            sums[channel] = np.bincount(where, part.masses * came)
-        return Received(pixels, masses, sums)
+    def read(parts: list[Part], drawn: Drawn, y: Points) -> Received:
+        """From the plans between some batches, all of one mass."""
+        rows, cols, masses = (np.concatenate(each) for each in list(zip(*parts, strict=True))[4:])
+        received, means = weighted_means(drawn.places.take(rows), cols, masses, y, len(drawn.pixels))
+        has = np.flatnonzero(received)
+        return Received(drawn.pixels.take(has), received.take(has), means.take(has, axis=0))
 
     def plus(self, other: Received, size: int) -> Received:
+        """What a picture with so many pixels received in two runs."""
         pixels, where = ranked(np.concatenate([self.pixels, other.pixels]), size)
-        masses = np.bincount(where, np.concatenate([self.masses, other.masses])).astype(np.float64, copy=False)
-        sums = [np.bincount(where, each) for each in np.concatenate([self.sums, other.sums], axis=1)]
-        return Received(pixels, masses, np.stack(sums).astype(np.float32))
+        masses, means = np.concatenate([self.masses, other.masses]), np.concatenate([self.means, other.means])
+        return Received(pixels, *weighted_means(where, numbered(masses), masses, means, len(pixels)))
+
+
+class Drawn(NamedTuple):
+    """The pixels that are in any batch, in order, and which of them each pixel of the picture is."""
+
+    pixels: Indices
+    places: NDArray[np.int32]
+
+    @staticmethod
+    def read(parts: list[Part], size: int) -> Drawn:
+        """From plans between batches: pixels that none of them moves do not count."""
+        seen = np.zeros(size, dtype=np.bool_)
+        for part in parts:
+            seen[part.rows] = True
+        pixels, places = np.flatnonzero(seen), np.empty(size, dtype=np.int32)
+        places[pixels] = numbered(pixels)
+        return Drawn(pixels, places)
+
+
+def weighted_means(
+    groups: NDArray[np.int32], which: NDArray[np.int32], weights: Floats, colors: Points, size: int
+) -> tuple[Floats, Points]:
+    """The total weight (size,) of each group, and the mean (size, 3) of those of the colours that are in it."""
+    out = np.empty((size, 4))
+    _core.weighted_means(groups, which, weights, colors, out)
+    return out[:, 3].copy(), out[:, :3].astype(np.float32)
+
+
+def numbered(items: NDArray[Any]) -> NDArray[np.int32]:
+    return np.arange(len(items), dtype=np.int32)
 
 
 def add_up(engine: Engine, k: int) -> Iterator[tuple[Callable[[], Received], dict[str, Any]]]:
@@ -55,14 +83,16 @@ def add_up(engine: Engine, k: int) -> Iterator[tuple[Callable[[], Received], dic
     total: list[Received] = []
     waiting: list[Part] = []
 
-    def received(first: int) -> Received:
-        new = Received.read([part.every(each, first) for part in waiting], size, engine.y)
+    def received(drawn: Drawn, first: int) -> Received:
+        new = Received.read([part.of_mass(first, each) for part in waiting], drawn, engine.y)
         return total[first].plus(new, size) if total else new
 
     for task, part in engine.parts(np.arange(k), np.arange(k), keep_plan=True, fold=step):
         waiting.append(part._replace(masses=part.masses / k))
         if task.stop % step == 0 and task.stop < k:
-            total = [received(first) for first in range(each)]
+            drawn = Drawn.read(waiting, size)
+            total = [received(drawn, first) for first in range(each)]
             waiting.clear()
+    drawn = Drawn.read(waiting, size)
     for first, settings in enumerate(engine.each_settings):
-        yield partial(received, first), settings
+        yield partial(received, drawn, first), settings
