@@ -383,8 +383,9 @@ def title_of(name: str) -> str:
 
 def draw_methods(axes: Axes, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
     """The accuracy of every method against the iteration, listed from the best end to the worst."""
+    others = itertools.cycle(((RIGHT, "-", "D"), ("#e69f00", "-", "s"), ("#56b4e9", "-", "P"), (SOURCE, "-", "X")))
     for name, (at, accuracies) in curves.items():
-        colour, line, marker = LOOKS.get(name.lower(), (RIGHT, "-", "D"))
+        colour, line, marker = LOOKS.get(name.lower()) or next(others)
         label = f"{title_of(name)}, {accuracies[-1]:.1f} %"
         axes.plot(at, accuracies, color=colour, ls=line, marker=marker, ms=5, label=label)
     axes.set(xlabel="iteration of the adaptation", ylabel="accuracy on the target, %")

@@ -217,7 +217,7 @@ def draw(results: dict[str, Any], path: str | Path, force: bool = False) -> None
         for run in runs:
             config = run["config"]
             if (config["source"], config["target"]) in shown:
-                curve = curves.setdefault(config["method"], {})
+                curve = curves.setdefault(curve_of(config, runs[0]["config"], axis), {})
                 for at, accuracy in points_of(run, axis):
                     curve.setdefault(at, []).append(accuracy)
         means = {name: ([*sorted(c)], [mean(c[at]) for at in sorted(c)]) for name, c in curves.items()}
@@ -226,6 +226,17 @@ def draw(results: dict[str, Any], path: str | Path, force: bool = False) -> None
             axes.set_xticks(sorted({at for curve in curves.values() for at in curve}))
         axes.set(title=title, xlabel=AXES[axis] if axis else "iteration", ylabel="accuracy on the target, %")
     figures.save(figure, path, force)
+
+
+def curve_of(config: dict[str, Any], first: dict[str, Any], axis: str | None) -> str:
+    """The method of a run and, where a setting is the axis, how others differ from those of the first run.
+
+    >>> run, first = ({"method": "m-pot", "n_batches": k, "batch_size": 63, "mass": 0.7} for k in (4, 1))
+    >>> curve_of(run, first, "mass"), curve_of(run, first, "n_batches")
+    ('n_batches=4,m-pot', 'm-pot')
+    """
+    other = [name for name in AXES if axis not in (None, name) and config[name] != first[name]]
+    return ",".join([*(f"{name}={config[name]}" for name in other), config["method"]])
 
 
 def draw_sent(results: dict[str, Any], path: str | Path, force: bool = False) -> None:
