@@ -26,7 +26,7 @@ from spadeful.shapes import disc, s_shape
 #: The grid of the paper for m-UOT.
 REGS, TAUS = (0.1, 1.0, 2.0, 5.0, 10.0), (0.001, 0.01, 0.1, 1.0, 2.0, 5.0, 10.0)
 N = 1000
-OT, POT_9, POT_8 = "m-OT", "m-POT 0.9", "m-POT 0.8"
+OT, POT_9, POT_8, FALLING = "m-OT", "m-POT 0.9", "m-POT 0.8", "m-POT, falling from 1 to 0.5"
 
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     OT: (sp.Balanced(), {}),
@@ -34,6 +34,8 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     POT_8: (sp.Partial(0.8), {}),
     "m-POT 0.7": (sp.Partial(0.7), {}),
     "m-POT 0.6": (sp.Partial(0.6), {}),
+    FALLING: (sp.Partial(0.5), {"mass_from": 1.0}),
+    "m-POT, falling from 1 to 0.7": (sp.Partial(0.7), {"mass_from": 1.0}),
     "m-OT, all pairs": (sp.Balanced(), {"pairing": "all"}),
     "m-POT 0.9, all pairs": (sp.Partial(0.9), {"pairing": "all"}),
     "m-POT 0.8, all pairs": (sp.Partial(0.8), {"pairing": "all"}),
@@ -57,6 +59,8 @@ def shapes(seed: int) -> tuple[Any, Any]:
 def distances(problem: Any, seed: int, steps: int, every: int, **options: Any) -> list[float | None]:
     """W2 at the frames; None from where the flow has run away."""
     found: list[float | None] = []
+    if "mass_from" in options:
+        options["schedule"] = sp.Ramp(options.pop("mass_from"), problem.mass, steps)
     marks = len([*range(0, steps, every), steps])
     try:
         found.extend(
@@ -176,7 +180,7 @@ def wins(methods: dict[str, Any], better: str, worse: str) -> int:
 
 def judge(results: dict[str, Any]) -> list[dict[str, Any]]:
     seeds, races = results["seeds"], results["races"]
-    pairs = [(POT_9, OT), (POT_8, OT), (POT_8, POT_9)] + [(m, u) for m in (POT_9, POT_8) for u, _, _ in UNBALANCED]
+    pairs = [(POT_9, OT), (POT_8, OT), (POT_8, POT_9)] + [(m, u) for m in (POT_9, POT_8, FALLING) for u, _, _ in UNBALANCED]
 
     def nearer(a: str, b: str, methods: dict[str, Any], how: str = "") -> dict[str, Any]:
         return goal(f"{a} ends nearer than {b}{how}", seeds, wins(methods, a, b), f"of {seeds} seeds")

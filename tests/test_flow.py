@@ -48,6 +48,34 @@ def test_whole_batches_follow_the_geodesic():
         assert distance == pytest.approx(left * flow.distances[0], rel=1e-9)
 
 
+def test_a_mass_that_falls_is_that_of_each_step():
+    options = {"steps": 6, "lr": 0.01, "every": 3}
+    masses, x = sp.Ramp(1.0, 0.4, 6), X
+    for step in range(6):
+        x = euler(sp.Partial(masses(step))).advance(x, step, step + 1)
+    falling = Euler(**vars(euler(sp.Partial(0.4))) | {"schedule": masses})
+    np.testing.assert_array_equal(falling.advance(X, 0, 6), x)
+    same = sp.gradient_flow(X, Y, sp.Partial(0.4), schedule=sp.Ramp(0.7, 0.7, 6), **options)
+    np.testing.assert_array_equal(same.points, sp.gradient_flow(X, Y, sp.Partial(0.7), **options).points)
+    with pytest.raises(ValueError, match="schedule is of the mass of a Partial problem"):
+        sp.gradient_flow(X, Y, sp.Balanced(), schedule=masses, **options)
+
+
+@pytest.mark.slow
+def test_a_mass_that_falls_ends_nearer():
+    """Also nearer than the m-UOT of the paper's grid that ends nearest: docs/flow.md."""
+    x, y = disc(1000, 0), s_shape(1000, 1)
+    ends = {
+        name: sp.gradient_flow(x, y, problem, every=5000, schedule=schedule).distances[-1]
+        for name, problem, schedule in (
+            ("constant", sp.Partial(0.8), None),
+            ("unbalanced", sp.Unbalanced(0.001, 1.0), None),
+            ("falling", sp.Partial(0.5), sp.Ramp(1.0, 0.5, 5000)),
+        )
+    }
+    assert ends["falling"] < 0.85 * min(ends["constant"], ends["unbalanced"])
+
+
 @pytest.mark.parametrize("pairing", ["paired", "all"])
 @pytest.mark.parametrize("mass", [0.8, 1.0])
 def test_steps_are_those_of_a_loop_over_another_solver(pairing, mass):
@@ -258,6 +286,21 @@ def test_the_command_writes_frames_distances_and_an_animation(tmp_path):
     assert call(*options, "--seed", 1, "--resume").exit_code == 2, "another run's frames"
     assert call(*options, "--seed", 1, "--force").exit_code == 0
     assert (np.load(folder / "points.npy") != flow.points[-1]).any()
+
+
+@drawing
+def test_the_command_lets_the_mass_fall(tmp_path):
+    options = ["-o", tmp_path / "run", "--points", 50, "--steps", 20, "--every", 20, "--mass", 0.5, "--mass-from", 1]
+    done = call(*options)
+    assert done.exit_code == 0, done.output
+    schedule = sp.Ramp(1.0, 0.5, 20)
+    flow = sp.gradient_flow(disc(50, 0), s_shape(50, 1), sp.Partial(0.5), steps=20, every=20, schedule=schedule)
+    np.testing.assert_array_equal(np.load(tmp_path / "run" / "points.npy"), flow.points[-1])
+    assert call(*options[:-1], 0.9, "--resume").exit_code == 2, "another schedule's frames"
+    for wrong in (["--mass-from", 1.5], ["--mass-from", 0.9, "--problem", "balanced"]):
+        refused = call("-o", tmp_path / "other", *wrong)
+        assert refused.exit_code == 2
+        assert "mass" in refused.stderr
 
 
 @drawing

@@ -23,14 +23,14 @@ from spadeful.flow import Flow, gradient_flow
 from spadeful.masspath import MassPath, mass_path
 from spadeful.minibatch import full_minibatch, minibatch, minibatch_masses
 from spadeful.plan import Plan
-from spadeful.problems import Balanced, Partial, Sliced, Unbalanced
+from spadeful.problems import Balanced, Partial, Ramp, Sliced, Unbalanced
 from spadeful.sliced import SlicedCost, sliced
 from spadeful.solve import solve
 from spadeful.transport import count_mappings
 
 if TYPE_CHECKING:
     from spadeful.estimators import MiniBatchTransport
-    from spadeful.loss import JointCost, MiniBatchLoss, Ramp
+    from spadeful.loss import JointCost, MiniBatchLoss
 
 __all__ = [
     "Balanced",
@@ -71,7 +71,6 @@ LAZY = {
     "JointCost": ("spadeful.loss", "torch"),
     "MiniBatchLoss": ("spadeful.loss", "torch"),
     "MiniBatchTransport": ("spadeful.estimators", "sklearn"),
-    "Ramp": ("spadeful.loss", "torch"),
 }
 
 

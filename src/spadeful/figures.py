@@ -364,7 +364,7 @@ LOOKS = {
     "ba3us": (SOURCE, "-.", "D"),
 }
 #: Settings, as the paper writes them.
-SYMBOLS = {"n_batches": "k", "batch_size": "m", "mass": "s", "tau": "τ", "reg": "ε"}
+SYMBOLS = {"n_batches": "k", "batch_size": "m", "mass": "s", "mass_from": "from s", "tau": "τ", "reg": "ε"}
 
 
 def title_of(name: str) -> str:

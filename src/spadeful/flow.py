@@ -15,7 +15,7 @@ from spadeful.checkpoint import Checkpoint
 from spadeful.costs import batch_costs, read_both
 from spadeful.engine import fingerprint
 from spadeful.minibatch import check_sizes, describe
-from spadeful.problems import Balanced, Problem, is_number
+from spadeful.problems import Balanced, Problem, Schedule, at_iteration, check_schedule, is_number
 from spadeful.progress import progress_bar
 from spadeful.solve import check_limits, solve
 
@@ -98,6 +98,7 @@ def flow_frames(
     every: int = 1000,
     pairing: Literal["paired", "all"] = "paired",
     debiased: bool = False,
+    schedule: Schedule | None = None,
     replace: bool = False,
     measure: bool = True,
     seed: int = 0,
@@ -122,6 +123,9 @@ def flow_frames(
         Follow the mini-batch energy of Salimans et al. (2018), here
         :math:`\mathrm{m}(x, y) - \frac12 \mathrm{m}(x, x') - \frac12 \mathrm{m}(y, y')` with independent batches of x:
         the mini-batch loss alone is least where points have drawn together.
+    schedule : function of the step, optional
+        The mass of a partial problem in each step, such as `Ramp(1.0, 0.5, steps)`: all mass learns fast, a part of it
+        ends nearer.
     replace : bool
         Whether a batch may hold a point twice.
     measure : bool
@@ -141,6 +145,7 @@ def flow_frames(
     k, steps, every = check_count(n_batches, "n_batches"), check_count(steps, "steps"), check_count(every, "every")
     seed = check_count(seed, "seed", least=0)
     check_limits(tol, max_iter)
+    check_schedule(problem, schedule)
     if not is_number(lr) or not 0 < lr < np.inf:
         raise ValueError(f"lr must be a number above 0. Got {lr!r} instead.")
     if pairing not in ("paired", "all"):
@@ -154,10 +159,11 @@ def flow_frames(
     ]
     limit = AWAY * max(1e-100, float(abs(x).max()), float(abs(y).max()))
     others = sides[2] if debiased else None
-    euler = Euler(y, problem, sides[0], sides[1], others, k, lr, pairing, tol, max_iter, limit)
+    euler = Euler(y, problem, sides[0], sides[1], others, k, lr, pairing, tol, max_iter, limit, schedule)
     settings = describe(problem, "sqeuclidean", (m, m), pairing)
     settings |= {"n_batches": k, "steps": steps, "lr": float(lr), "every": every, "debiased": bool(debiased)}
     settings |= {"replace": bool(replace), "measure": bool(measure), "seed": seed, "tol": tol, "max_iter": max_iter}
+    settings |= {"schedule": repr(schedule)} if schedule else {}
     settings["points"] = [fingerprint(x), fingerprint(y)]
     # Checks are done when this is called, the work when frames are asked for.
     return run(x, euler, [*range(0, steps, every), steps], checkpoint, settings, measure, progress)
@@ -206,6 +212,7 @@ class Euler:
     tol: float
     max_iter: int
     limit: float = np.inf  # points beyond it have run away
+    schedule: Schedule | None = None
 
     def advance(self, x: Floats, start: int, stop: int) -> Floats:
         """The points after the steps from start to stop, given those at the start."""
@@ -221,12 +228,13 @@ class Euler:
             assert cols is not None
             for t in range(len(rows)):
                 row, col = rows[t, i], cols[t, j]
-                moves, _ = self.gradients(x, self.y, row, col)
+                problem = at_iteration(self.problem, self.schedule, at + t)
+                moves, _ = self.gradients(problem, x, self.y, row, col)
                 if others is None:
                     np.subtract.at(x, row, size * moves)
                     continue
                 other = others[t, j]
-                back, forth = self.gradients(x, x, row, other, both=True)
+                back, forth = self.gradients(problem, x, x, row, other, both=True)
                 np.subtract.at(x, row, size * (moves - back / 2))
                 np.add.at(x, other, size * forth / 2)
             if not abs(x).max() <= self.limit:
@@ -243,11 +251,13 @@ class Euler:
             return slice(None), slice(None)
         return np.divmod(np.arange(self.k**2), self.k)
 
-    def gradients(self, x: Floats, y: Floats, rows: Indices, cols: Indices, both: bool = False) -> Any:
+    def gradients(
+        self, problem: Problem, x: Floats, y: Floats, rows: Indices, cols: Indices, both: bool = False
+    ) -> Any:
         """The gradient of the mean cost of some pairs of batches in their points of x, and in those of y if asked."""
         threads = 1 if rows.size * cols.shape[1] < WORTH_THREADS else None
         costs = batch_costs(x, y, rows, cols, "sqeuclidean", threads or 1)
-        plans = solve(costs, self.problem, tol=self.tol, max_iter=self.max_iter, threads=threads).matrix
+        plans = solve(costs, problem, tol=self.tol, max_iter=self.max_iter, threads=threads).matrix
         plans *= 2 / len(rows)
         at_x, at_y = x[rows], y[cols]
         of_x = plans.sum(axis=2)[..., None] * at_x - plans @ at_y

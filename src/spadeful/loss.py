@@ -13,28 +13,10 @@ from torch import Tensor, nn
 
 from spadeful.arrays import like, to_numpy
 from spadeful.costs import batch_costs
-from spadeful.problems import Balanced, Partial, Problem, Sliced, Unbalanced
+from spadeful.problems import Balanced, Partial, Problem, Schedule, Sliced, Unbalanced, check_schedule
 from spadeful.sliced import directions, slice_points
 from spadeful.solve import solve
 from spadeful.threads import all_cores
-
-
-@dataclass(frozen=True)
-class Ramp:
-    """A number that grows or falls linearly over the first iterations, then stays (section 4.2 of the paper).
-
-    >>> ramp = Ramp(0.01, 0.325, iterations=2500)
-    >>> ramp(0), ramp(1250), ramp(2500), ramp(5000)
-    (0.01, 0.1675, 0.325, 0.325)
-    """
-
-    start: float
-    end: float
-    iterations: int
-
-    def __call__(self, iteration: int) -> float:
-        done = min(1.0, max(0, iteration) / self.iterations) if self.iterations > 0 else 1.0
-        return self.end if done >= 1 else float(f"{self.start + (self.end - self.start) * done:.12g}")
 
 
 def check_dimensions(source: Tensor, target: Tensor) -> None:
@@ -159,7 +141,7 @@ class MiniBatchLoss(nn.Module):
         cost: Literal["sqeuclidean"] | JointCost | Callable[..., Any] = "sqeuclidean",
         n_batches: int = 1,
         *,
-        schedule: Callable[[int], float] | None = None,
+        schedule: Schedule | None = None,
         gather: bool = False,
         tol: float = 1e-6,
         max_iter: int = 10_000,
@@ -177,8 +159,7 @@ class MiniBatchLoss(nn.Module):
             raise ValueError(f"cost must be 'sqeuclidean', a JointCost or a function. Got {cost!r} instead.")
         if isinstance(n_batches, bool) or not hasattr(n_batches, "__index__") or n_batches < 1:
             raise ValueError(f"n_batches must be a whole number of at least 1. Got {n_batches!r} instead.")
-        if schedule is not None and not isinstance(solved, Partial):
-            raise ValueError(f"schedule is of the mass of a Partial problem. Got the problem {problem!r} instead.")
+        check_schedule(solved, schedule)
         self.problem, self.cost, self.n_batches, self.schedule = problem, cost, int(n_batches), schedule
         self.gather, self.tol, self.max_iter = bool(gather), tol, max_iter
         # Numbers travel as a tensor: were they constants, a compiled graph would be made anew for every mass.

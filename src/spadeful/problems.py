@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -174,3 +174,41 @@ class Sliced:
     @property
     def mass(self) -> float:
         return self.problem.mass if isinstance(self.problem, Partial) else 1.0
+
+
+#: The mass of a partial problem at each iteration.
+Schedule = Callable[[int], float]
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A number that grows or falls linearly over the first iterations, then stays (section 4.2 of the paper).
+
+    >>> ramp = Ramp(0.01, 0.325, iterations=2500)
+    >>> ramp(0), ramp(1250), ramp(2500), ramp(5000)
+    (0.01, 0.1675, 0.325, 0.325)
+    """
+
+    start: float
+    end: float
+    iterations: int
+
+    def __call__(self, iteration: int) -> float:
+        done = min(1.0, max(0, iteration) / self.iterations) if self.iterations > 0 else 1.0
+        return self.end if done >= 1 else float(f"{self.start + (self.end - self.start) * done:.12g}")
+
+
+def check_schedule(problem: object, schedule: Schedule | None) -> None:
+    if schedule is not None and not isinstance(problem, Partial):
+        raise ValueError(f"schedule is of the mass of a Partial problem. Got the problem {problem!r} instead.")
+
+
+def at_iteration(problem: Problem, schedule: Schedule | None, iteration: int) -> Problem:
+    """The problem with the mass that a schedule sets.
+
+    >>> at_iteration(Partial(0.5, reg=0.1), Ramp(1.0, 0.5, 10), 5)
+    Partial(mass=0.75, reg=0.1)
+    """
+    if schedule is None or not isinstance(problem, Partial):
+        return problem
+    return Partial(schedule(iteration), problem.reg)

@@ -13,8 +13,8 @@ from spadeful.adapt.methods import ALDA, BA3US, CDAN, DANN, ETN, PADA, ROT, Meth
 from spadeful.adapt.networks import check_initial, check_statistics
 from spadeful.adapt.train import Training
 from spadeful.files import read_settings
-from spadeful.loss import JointCost, Ramp
-from spadeful.problems import Balanced, Partial, Problem, Unbalanced
+from spadeful.loss import JointCost
+from spadeful.problems import Balanced, Partial, Problem, Ramp, Unbalanced
 from spadeful.training.settings import check_least, check_names, check_types, to_json
 
 #: Of a source without a test part, where the accuracy on it is to select.

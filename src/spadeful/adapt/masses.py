@@ -14,11 +14,12 @@ from torch import nn
 from spadeful.adapt.call import predict
 from spadeful.adapt.domain import Domain
 from spadeful.adapt.methods.base import Method
-from spadeful.adapt.methods.transport import Transport, at_iteration
+from spadeful.adapt.methods.transport import Transport
 from spadeful.adapt.methods.two_stage import TwoStage
 from spadeful.arrays import Floats
 from spadeful.batches import sampled
 from spadeful.files import replacing
+from spadeful.problems import at_iteration
 from spadeful.solve import solve
 
 #: What the columns of a file of masses are, before one for each class of the target.

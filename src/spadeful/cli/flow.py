@@ -23,7 +23,7 @@ the shapes disc and s. For example, the figure of the paper with partial transpo
 
   spadeful flow -o run --mass 0.8 --animate run/flow.gif
 
-The folder gets the frames and, for each, the exact Wasserstein-2 distance to Y (flow.csv) as they come; the last \
+The same with a mass that falls, which ends nearer: --mass-from 1 --mass 0.5. The folder gets the frames and, for each, the exact Wasserstein-2 distance to Y (flow.csv) as they come; the last \
 points (points.npy) and a picture (flow.png) at the end.
 """
 
@@ -37,6 +37,12 @@ def flow(
     ] = "partial",
     mass: Annotated[
         float | None, typer.Option(help="For partial: the mass, 0.8 unless said.", rich_help_panel=THE_PROBLEM)
+    ] = None,
+    mass_from: Annotated[
+        float | None,
+        typer.Option(
+            help="For partial: the mass of the first step, from which it goes to --mass.", rich_help_panel=THE_PROBLEM
+        ),
     ] = None,
     tau: Annotated[
         str | None,
@@ -87,13 +93,15 @@ def flow(
         bool, typer.Option("--force", help="Replace results that exist; start afresh.", rich_help_panel=THE_FILES)
     ] = False,
 ) -> None:
-    from spadeful import flowing
+    from spadeful import Partial, Ramp, flowing
 
     with refusals():
         if folder is None:
             raise ValueError("The folder of the flow must be named by --output.")
         if problem == "partial" and mass is None:
             mass = 0.8
+        if mass_from is not None and (problem != "partial" or mass is None):
+            raise ValueError(f"--mass-from is for --problem partial. Got it with --problem {problem}.")
         flowing.run(
             x,
             y,
@@ -112,6 +120,7 @@ def flow(
             every=every,
             pairing=pairing,
             debiased=debiased,
+            schedule=None if mass_from is None or mass is None else Ramp(Partial(mass_from).mass, mass, steps),
             replace=replace,
             measure=measure,
         )

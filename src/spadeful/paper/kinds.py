@@ -22,7 +22,7 @@ from spadeful.flow import Flow, gradient_flow
 from spadeful.grids import chosen_grids, combinations, name_of, settings_of
 from spadeful.images import Photo, read_photo
 from spadeful.paper.entries import KINDS, Entry
-from spadeful.problems import Balanced, Partial, Problem, Unbalanced
+from spadeful.problems import Balanced, Partial, Problem, Ramp, Unbalanced
 from spadeful.progress import progress_bar
 from spadeful.shapes import disc, s_shape
 from spadeful.simulations.aggregated import aggregate
@@ -203,7 +203,9 @@ def ends(n: int, seed: int) -> tuple[Any, Any]:
 def one_flow(chosen: dict[str, Any], settings: dict[str, Any]) -> Flow:
     options = {name: settings[name] for name in ("batch_size", "n_batches", "steps", "lr")}
     x, y = ends(settings["n"], chosen["seed"])
-    return gradient_flow(x, y, problem_of(chosen), every=settings["steps"] // 5, seed=chosen["seed"], **options)
+    falling = Ramp(chosen["mass_from"], chosen["mass"], settings["steps"]) if "mass_from" in chosen else None
+    options |= {"every": settings["steps"] // 5, "seed": chosen["seed"], "schedule": falling}
+    return gradient_flow(x, y, problem_of(chosen), **options)
 
 
 def color(job: Job) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from spadeful.adapt.methods.base import Draw, Step, both
 from spadeful.loss import JointCost, MiniBatchLoss
-from spadeful.problems import Partial, Problem, Unbalanced
+from spadeful.problems import Partial, Problem, Schedule, Unbalanced, check_schedule
 
 
 def letter(problem: Problem) -> str:
@@ -20,19 +20,11 @@ def letter(problem: Problem) -> str:
     return "UOT" if isinstance(problem, Unbalanced) else "POT" if isinstance(problem, Partial) else "OT"
 
 
-def check(problem: Problem, schedule: Callable[[int], float] | None, **counts: int) -> None:
-    if schedule is not None and not isinstance(problem, Partial):
-        raise ValueError(f"schedule is of the mass of a Partial problem. Got the problem {problem!r} instead.")
+def check(problem: Problem, schedule: Schedule | None, **counts: int) -> None:
+    check_schedule(problem, schedule)
     for name, count in counts.items():
         if count < 1:
             raise ValueError(f"{name} must be at least 1. Got {count!r} instead.")
-
-
-def at_iteration(problem: Problem, schedule: Callable[[int], float] | None, iteration: int) -> Problem:
-    """The problem with the mass that a schedule sets."""
-    if schedule is None or not isinstance(problem, Partial):
-        return problem
-    return Partial(schedule(iteration), problem.reg)
 
 
 @dataclass(frozen=True)
@@ -50,7 +42,7 @@ class Transport:
     cost: JointCost = field(default_factory=JointCost)
     n_batches: int = 1
     eta: float = 1.0
-    schedule: Callable[[int], float] | None = None
+    schedule: Schedule | None = None
     gather: bool = False
 
     def __post_init__(self) -> None:

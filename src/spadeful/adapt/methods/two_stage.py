@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
@@ -13,10 +13,10 @@ from torch.nn.functional import cross_entropy
 
 from spadeful.adapt.methods.base import Batch, Draw, Step, of_source, quiet_batch_norm
 from spadeful.adapt.methods.repeats import merge, split
-from spadeful.adapt.methods.transport import at_iteration, check, letter
+from spadeful.adapt.methods.transport import check, letter
 from spadeful.loss import JointCost
 from spadeful.plan import Plan
-from spadeful.problems import Problem, Unbalanced
+from spadeful.problems import Problem, Schedule, Unbalanced, at_iteration
 from spadeful.solve import solve
 
 #: A sparse plan: rows, columns and masses.
@@ -52,7 +52,7 @@ class TwoStage:
     n_batches: int = 2
     n_problems: int = 1
     eta: float = 1.0
-    schedule: Callable[[int], float] | None = None
+    schedule: Schedule | None = None
     batch_norm: str = "frozen"
 
     def __post_init__(self) -> None:
