@@ -1,5 +1,6 @@
 // Exact transport of costs and of pairs of batches of points.
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -245,6 +246,28 @@ public:
     };
     Reader reader(std::size_t threads) const { return {*this, threads, std::vector<double>(m * n)}; }
 
+    // Of each plan how many entries it has, and of all entries the points of x and y and the mass; T holds their numbers.
+    template <class T>
+    nb::tuple entries(const Answers& answers) const {
+        const std::size_t plans = answers.each.size();
+        std::vector<std::int64_t> sizes(plans);
+        std::size_t total = 0;
+        for (std::size_t p = 0; p < plans; ++p) total += sizes[p] = static_cast<std::int64_t>(answers.each[p].entries.size());
+        std::vector<T> from(total), to(total);
+        std::vector<double> masses(total);
+        for (std::size_t p = 0, at = 0; p < plans; ++p) {
+            const std::int64_t *rows = rows_.data() + p % count * m, *columns = columns_.data() + p % count * n;
+            for (const Entry& e : answers.each[p].entries) {
+                from[at] = static_cast<T>(rows[e.row]);
+                to[at] = static_cast<T>(columns[e.column]);
+                masses[at++] = e.mass;
+            }
+        }
+        return nb::make_tuple(to_numpy(std::move(sizes), {plans}), to_numpy(std::move(from), {total}),
+                              to_numpy(std::move(to), {total}), to_numpy(std::move(masses), {total}));
+    }
+    bool is_small() const { return std::max(x_.shape(0), y_.shape(0)) <= std::numeric_limits<std::int32_t>::max(); }
+
     std::size_t count, m, n;
 
 private:
@@ -305,7 +328,10 @@ void bind_exact(nb::module_& m) {
              "rows"_a, "columns"_a, "metric"_a)
         .def("measure", &measure_pairs, "out"_a, "threads"_a,
              "Write the costs (k, m, n). Raises BadPair with the number of the first that holds a point not finite.")
-        .def("solve", &solve_pairs, "masses"_a, "threads"_a, "The same as solve_masses of the costs, without storing them.");
+        .def("solve", &solve_pairs, "masses"_a, "threads"_a, "The same as solve_masses of the costs, without storing them.")
+        .def("entries", [](const Pairs& pairs, const Answers& answers) {
+            return pairs.is_small() ? pairs.entries<std::int32_t>(answers) : pairs.entries<std::int64_t>(answers);
+        }, "answers"_a, "The size of each plan that `solve` found, and of all entries the points of x and y, and the mass.");
 }
 
 }  // namespace spadeful

@@ -25,8 +25,7 @@ from spadeful.batches import Batches, Indices
 from spadeful.checkpoint import Checkpoint
 from spadeful.costs import Cost, batch_costs, is_read_in_place
 from spadeful.entropic import NotConverged
-from spadeful.pairs import Masses, PairPlans, solve_pairs
-from spadeful.plan import Plan
+from spadeful.pairs import Masses, solve_pairs
 from spadeful.problems import Problem, Unbalanced
 from spadeful.progress import progress_bar
 from spadeful.solve import solve
@@ -87,29 +86,29 @@ class Job:
 
     def _solve(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices, memory: Floats) -> Part:
         rows, cols = self.batches_x.draw(i), self.batches_y.draw(j)
-        plan: Plan | PairPlans
-        if self.masses is None:
-            assert not isinstance(self.problem, tuple)
-            costs = batch_costs(x, y, rows, cols, self.cost, self.threads, memory[: len(i)])
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NotConverged)  # said once, of all of them
-                plan = solve(costs, self.problem, tol=self.tol, max_iter=self.max_iter, threads=self.threads)
-            each = 1
-        else:
-            plan, each = solve_pairs(x, y, rows, cols, self.cost, self.masses, self.threads), len(self.masses)
+        if self.masses is not None:
+            found = solve_pairs(x, y, rows, cols, self.cost, self.masses, self.threads)
+            good = np.ones(len(found.value), dtype=np.bool_)
+            entries = found[2:] if self.keep_plan else (none := np.empty(0, dtype=np.int32), none, np.empty(0))
+            sizes = found.sizes if self.keep_plan else np.zeros_like(found.sizes)
+            return Part(found.value, found.value, good, sizes, *entries)
+        assert not isinstance(self.problem, tuple)
+        costs = batch_costs(x, y, rows, cols, self.cost, self.threads, memory[: len(i)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConverged)  # said once, of all of them
+            plan = solve(costs, self.problem, tol=self.tol, max_iter=self.max_iter, threads=self.threads)
         if self.keep_plan:
             which, row, col, masses = plan.triplets
         else:
             which, row, col, masses = (np.empty(0, dtype=np.int64),) * 3 + (np.empty(0),)
         narrow = np.int32 if max(len(x), len(y)) < 2**31 else np.int64
-        pair = which % len(i)
         return Part(
             plan.value,
             plan.objective,
             np.asarray(plan.converged),
-            np.bincount(which, minlength=each * len(i)),
-            rows.astype(narrow).take(pair * rows.shape[1] + row),
-            cols.astype(narrow).take(pair * cols.shape[1] + col),
+            np.bincount(which, minlength=len(i)),
+            rows.astype(narrow).take(which * rows.shape[1] + row),
+            cols.astype(narrow).take(which * cols.shape[1] + col),
             masses,
         )
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spadeful import _core
 from spadeful.arrays import Floats
 from spadeful.batches import Indices
-from spadeful.costs import Cost, batch_costs, measured_pairs
+from spadeful.costs import Cost, batch_costs, is_read_in_place, measured_pairs
 
 #: Masses of partial transport that are solved for at once.
 Masses = tuple[float, ...]
@@ -20,15 +20,10 @@ class PairPlans(NamedTuple):
     """The plans of some masses of each of k pairs, those of a mass after each other."""
 
     value: Floats
-    triplets: tuple[Indices, Indices, Indices, Floats]
-
-    @property
-    def objective(self) -> Floats:
-        return self.value
-
-    @property
-    def converged(self) -> NDArray[np.bool_]:
-        return np.ones(len(self.value), dtype=np.bool_)
+    sizes: Indices  # entries of each plan
+    rows: NDArray[Any]  # of x, of every entry
+    cols: NDArray[Any]  # of y
+    masses: Floats
 
 
 def solve_pairs(
@@ -44,7 +39,15 @@ def solve_pairs(
     """
     if callable(cost):
         solved = _core.solve_masses(batch_costs(x, y, rows, cols, cost, threads), masses, threads)
-    else:
-        with measured_pairs(x, y, rows, cols, cost) as pairs:
-            solved = pairs.solve(masses, threads)
-    return PairPlans(solved.values, solved.triplets)
+        which, row, col, moved = solved.triplets
+        pair = which % len(rows)
+        return PairPlans(solved.values, np.bincount(which), rows[pair, row], cols[pair, col], moved)
+    with measured_pairs(x, y, rows, cols, cost) as pairs:
+        solved = pairs.solve(masses, threads)
+        sizes, of_x, of_y, moved = pairs.entries(solved)
+    # Points that were converted first have numbers of their own.
+    of_x, of_y = (
+        which if is_read_in_place(points) else batches.ravel().take(which)
+        for points, batches, which in ((x, rows, of_x), (y, cols, of_y))
+    )
+    return PairPlans(solved.values, sizes, of_x, of_y, moved)

@@ -23,8 +23,9 @@ the shapes disc and s. For example, the figure of the paper with partial transpo
 
   spadeful flow -o run --mass 0.8 --animate run/flow.gif
 
-The same with a mass that falls, which ends nearer: --mass-from 1 --mass 0.5. The folder gets the frames and, for each, the exact Wasserstein-2 distance to Y (flow.csv) as they come; the last \
-points (points.npy) and a picture (flow.png) at the end.
+The same with a mass that falls, which ends nearer: --mass-from 1 --mass 0.5. The folder gets the frames and, for \
+each, the exact Wasserstein-2 distance to Y (flow.csv) as they come; the last points (points.npy) and a picture \
+(flow.png) at the end.
 """
 
 
