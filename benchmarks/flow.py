@@ -180,7 +180,8 @@ def wins(methods: dict[str, Any], better: str, worse: str) -> int:
 
 def judge(results: dict[str, Any]) -> list[dict[str, Any]]:
     seeds, races = results["seeds"], results["races"]
-    pairs = [(POT_9, OT), (POT_8, OT), (POT_8, POT_9)] + [(m, u) for m in (POT_9, POT_8, FALLING) for u, _, _ in UNBALANCED]
+    pairs = [(POT_9, OT), (POT_8, OT), (POT_8, POT_9), (FALLING, POT_8)]
+    pairs += [(m, u) for m in (POT_9, POT_8, FALLING) for u, _, _ in UNBALANCED]
 
     def nearer(a: str, b: str, methods: dict[str, Any], how: str = "") -> dict[str, Any]:
         return goal(f"{a} ends nearer than {b}{how}", seeds, wins(methods, a, b), f"of {seeds} seeds")
