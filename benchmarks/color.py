@@ -54,8 +54,8 @@ def own_cores() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(os.cpu_count() or 1)]
 
 
-def transfer(images: list[Any], k: int, **options: Any) -> Callable[[], Any]:
-    return lambda: sp.transfer_colors(*images, sp.Partial(MASS), batch_size=M, n_batches=k, **options)
+def transfer(images: list[Any], k: int, mass: float = MASS, **options: Any) -> Callable[[], Any]:
+    return lambda: sp.transfer_colors(*images, sp.Partial(mass), batch_size=M, n_batches=k, **options)
 
 
 def spent(call: Callable[[], Any], clock: Callable[[], float]) -> float:
@@ -78,7 +78,7 @@ def loop(source: Any, target: Any, k: int, pairs: int, clock: Callable[[], float
 
 
 def race(images: list[Any], k: int, pairs: int, repeats: int, clock: Callable[[], float]) -> dict[str, float]:
-    """The best times of one mass, of five and of the loop over POT, which take turns."""
+    """The best times of one mass, of five at once and one by one, and of the loop over POT, which take turns."""
 
     def lap() -> dict[str, float]:
         return {
@@ -87,6 +87,7 @@ def race(images: list[Any], k: int, pairs: int, repeats: int, clock: Callable[[]
             "several masses": spent(
                 lambda: sum(1 for _ in sp.transfer_masses(*images, MASSES, batch_size=M, n_batches=k)), clock
             ),
+            "one by one": sum(spent(transfer(images, k, mass), clock) for mass in MASSES),
             "POT a pair": loop(*images, k, pairs, clock),
         }
 
@@ -194,12 +195,13 @@ def judge(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def speed_table(results: dict[str, Any]) -> Table:
-    heads = "photos", "seconds", "s = 0.9", "smooth", "five masses", "POT loop", "times faster"
+    heads = "photos", "seconds", "s = 0.9", "smooth", "five masses", "one by one", "POT loop", "times faster"
     shown = Table(*heads, title=f"m = {M}, on the wall with all cores, and of one core's time")
     for name, case in results["speed"].items():
         for clock, times in (("wall", case["wall"]), ("processor", case)):
             loop_seconds = times["POT a pair"] * case["by k"][-1]["k"]
-            numbers = times["seconds"], times["smooth"], times["several masses"], loop_seconds, times["to loop"]
+            numbers = [times[name] for name in ("seconds", "smooth", "several masses", "one by one")]
+            numbers += [loop_seconds, times["to loop"]]
             size = f"{name}, {case['pixels'][0] / 1e6:.2f} megapixels"
             shown.add_row(size, clock, *(f"{number:.2f}" for number in numbers))
     return shown

@@ -253,7 +253,7 @@ void Assignment::resize_search() {
     marks_.resize(n_);
     reached_.resize(columns() + 1);  // a spare row may be among them
     costs_.resize(columns() + 1);
-    batches_.resize(columns() + 2);
+    batches_.resize(columns() + 3);
     head_of_row_.resize(columns());
     trees_.clear(columns() + 1);
 }

@@ -130,9 +130,9 @@ private:
     std::vector<Head> heads_;
     std::vector<double> open_price_, keys_, marks_;
     double spare_price_ = 0, spare_key_ = 0, spare_mark_ = 0;  // the same of all spare columns
-    std::size_t rows_ = 0, scanned_ = 0;                       // reached, and batches of them scanned
-    bool tied_ = false;  // so often that one row at a time is better, without trees; heads are told by their rows then
-    Nearest nearest_;                                          // of the columns not yet reached
+    std::size_t rows_ = 0, scanned_ = 0;  // reached, and batches of them scanned
+    bool tied_ = false;        // so often that one row at a time is better, without trees: heads are told by their rows
+    Nearest nearest_;          // of the columns not yet reached
     std::size_t leaver_ = 0;   // of the rows reached, the one for which it is cheapest to stay unmatched,
     double bound_ = infinity;  // and the distance at which it does
     std::size_t scans_ = 0;    // that may still be done
