@@ -34,7 +34,7 @@ void weighted_means(const Numbers& groups, const Numbers& which, const Vector& w
     double *begin = sums.data(), *end = begin + sums.size();
     nb::gil_scoped_release release;
     std::fill(begin, end, 0.0);
-    constexpr std::size_t ahead = 16;  // groups and colours lie anywhere in memory
+    constexpr std::size_t ahead = 64;  // groups and colours lie anywhere in memory
     for (std::size_t e = 0; e < count; ++e) {
         if (e + ahead < count) {
             __builtin_prefetch(sum_of(e + ahead), 1);
