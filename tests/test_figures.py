@@ -171,7 +171,7 @@ def test_flows_of_the_paper_are_drawn_with_their_distances():
     target, found = flows.paper_flows(steps=50, n=60)
     assert list(found) == list(flows.METHODS)
     figure = flows.draw_flows((target, found))
-    assert len(figure.axes) == 5 * 6
+    assert len(figure.axes) == 6 * 6
     for row, flow in enumerate(found.values()):
         assert list(flow.steps) == [0, 10, 20, 30, 40, 50]
         titles = [axes.get_title() for axes in figure.axes[6 * row : 6 * row + 6]]
