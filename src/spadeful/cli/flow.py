@@ -101,12 +101,15 @@ def flow(
             raise ValueError("The folder of the flow must be named by --output.")
         if problem == "partial" and mass is None:
             mass = 0.8
-        if mass_from is not None and (problem != "partial" or mass is None):
-            raise ValueError(f"--mass-from is for --problem partial. Got it with --problem {problem}.")
+        chosen, schedule = chosen_problem(problem, mass, tau, reg, divergence, entropy), None
+        if mass_from is not None:
+            if not isinstance(chosen, Partial):
+                raise ValueError(f"--mass-from is for --problem partial. Got it with --problem {problem}.")
+            schedule = Ramp(Partial(mass_from).mass, chosen.mass, steps)
         flowing.run(
             x,
             y,
-            chosen_problem(problem, mass, tau, reg, divergence, entropy),
+            chosen,
             folder,
             n=n,
             seed=seed,
@@ -121,7 +124,7 @@ def flow(
             every=every,
             pairing=pairing,
             debiased=debiased,
-            schedule=None if mass_from is None or mass is None else Ramp(Partial(mass_from).mass, mass, steps),
+            schedule=schedule,
             replace=replace,
             measure=measure,
         )

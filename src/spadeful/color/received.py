@@ -14,7 +14,7 @@ from spadeful.aggregate import Part
 from spadeful.arrays import Floats
 from spadeful.batches import Indices
 from spadeful.color.spaces import Points
-from spadeful.color.tally import ranked
+from spadeful.color.tally import placed, ranked
 from spadeful.engine import Engine
 
 #: Entries of plans that are added up in one go.
@@ -29,12 +29,12 @@ class Received(NamedTuple):
     means: Points  # (p, 3)
 
     @staticmethod
-    def read(parts: list[Part], drawn: Drawn, y: Points) -> Received:
+    def read(parts: list[Part], moved: Moved, y: Points) -> Received:
         """From the plans between some batches, all of one mass."""
         rows, cols, masses = (np.concatenate(each) for each in list(zip(*parts, strict=True))[4:])
-        received, means = weighted_means(drawn.places.take(rows), cols, masses, y, len(drawn.pixels))
+        received, means = weighted_means(moved.places.take(rows), cols, masses, y, len(moved.pixels))
         has = np.flatnonzero(received)
-        return Received(drawn.pixels.take(has), received.take(has), means.take(has, axis=0))
+        return Received(moved.pixels.take(has), received.take(has), means.take(has, axis=0))
 
     def plus(self, other: Received, size: int) -> Received:
         """What a picture with so many pixels received in two runs."""
@@ -43,21 +43,19 @@ class Received(NamedTuple):
         return Received(pixels, *weighted_means(where, numbered(masses), masses, means, len(pixels)))
 
 
-class Drawn(NamedTuple):
-    """The pixels that are in any batch, in order, and which of them each pixel of the picture is."""
+class Moved(NamedTuple):
+    """The pixels that plans of any mass move, in order, and which of them each pixel of the picture is."""
 
     pixels: Indices
     places: NDArray[np.int32]
 
     @staticmethod
-    def read(parts: list[Part], size: int) -> Drawn:
-        """From plans between batches: pixels that none of them moves do not count."""
+    def read(parts: list[Part], size: int) -> Moved:
+        """From plans between batches."""
         seen = np.zeros(size, dtype=np.bool_)
         for part in parts:
             seen[part.rows] = True
-        pixels, places = np.flatnonzero(seen), np.empty(size, dtype=np.int32)
-        places[pixels] = numbered(pixels)
-        return Drawn(pixels, places)
+        return Moved(*placed(seen))
 
 
 def weighted_means(
@@ -83,16 +81,16 @@ def add_up(engine: Engine, k: int) -> Iterator[tuple[Callable[[], Received], dic
     total: list[Received] = []
     waiting: list[Part] = []
 
-    def received(drawn: Drawn, first: int) -> Received:
-        new = Received.read([part.of_mass(first, each) for part in waiting], drawn, engine.y)
+    def received(moved: Moved, first: int) -> Received:
+        new = Received.read([part.of_mass(first, each) for part in waiting], moved, engine.y)
         return total[first].plus(new, size) if total else new
 
     for task, part in engine.parts(np.arange(k), np.arange(k), keep_plan=True, fold=step):
         waiting.append(part._replace(masses=part.masses / k))
         if task.stop % step == 0 and task.stop < k:
-            drawn = Drawn.read(waiting, size)
-            total = [received(drawn, first) for first in range(each)]
+            moved = Moved.read(waiting, size)
+            total = [received(moved, first) for first in range(each)]
             waiting.clear()
-    drawn = Drawn.read(waiting, size)
+    moved = Moved.read(waiting, size)
     for first, settings in enumerate(engine.each_settings):
-        yield partial(received, drawn, first), settings
+        yield partial(received, moved, first), settings

@@ -22,7 +22,12 @@ def ranked(keys: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[np.int3
         return each, where.astype(np.int32)
     seen = np.zeros(size, dtype=np.bool_)
     seen[keys] = True
-    each = np.flatnonzero(seen)
-    rank = np.empty(size, dtype=np.int32)
-    rank[each] = np.arange(len(each), dtype=np.int32)
-    return each, rank.take(keys)
+    each, places = placed(seen)
+    return each, places.take(keys)
+
+
+def placed(seen: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """The numbers that are marked, in order, and the place of each among them; of others it is anything."""
+    each, places = np.flatnonzero(seen), np.empty(len(seen), dtype=np.int32)
+    places[each] = np.arange(len(each), dtype=np.int32)
+    return each, places
