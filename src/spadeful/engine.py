@@ -87,11 +87,8 @@ class Job:
     def _solve(self, x: NDArray[Any], y: NDArray[Any], i: Indices, j: Indices, memory: Floats) -> Part:
         rows, cols = self.batches_x.draw(i), self.batches_y.draw(j)
         if self.masses is not None:
-            found = solve_pairs(x, y, rows, cols, self.cost, self.masses, self.threads)
-            good = np.ones(len(found.value), dtype=np.bool_)
-            entries = found[2:] if self.keep_plan else (none := np.empty(0, dtype=np.int32), none, np.empty(0))
-            sizes = found.sizes if self.keep_plan else np.zeros_like(found.sizes)
-            return Part(found.value, found.value, good, sizes, *entries)
+            found = solve_pairs(x, y, rows, cols, self.cost, self.masses, self.threads, self.keep_plan)
+            return Part(found.value, found.value, np.ones(len(found.value), dtype=np.bool_), *found[1:])
         assert not isinstance(self.problem, tuple)
         costs = batch_costs(x, y, rows, cols, self.cost, self.threads, memory[: len(i)])
         with warnings.catch_warnings():

@@ -27,11 +27,19 @@ class PairPlans(NamedTuple):
 
 
 def solve_pairs(
-    x: NDArray[Any], y: NDArray[Any], rows: Indices, cols: Indices, cost: Cost, masses: Masses, threads: int
+    x: NDArray[Any],
+    y: NDArray[Any],
+    rows: Indices,
+    cols: Indices,
+    cost: Cost,
+    masses: Masses,
+    threads: int,
+    keep_plan: bool = True,
 ) -> PairPlans:
     """The optimal plans of some masses between the points of k pairs of batches, rows (k, m) of x and cols (k, n) of y.
 
-    A plan grows from one mass to the next, so that several take little longer than the largest.
+    A plan grows from one mass to the next, so that several take little longer than the largest. Without `keep_plan`
+    there are the values alone.
 
     >>> x, y, both = np.array([[0.0], [3.0]]), np.array([[1.0], [7.0]]), np.array([[0, 1]])
     >>> solve_pairs(x, y, both, both, "sqeuclidean", (0.5, 0.75, 1.0), threads=1).value
@@ -39,11 +47,15 @@ def solve_pairs(
     """
     if callable(cost):
         solved = _core.solve_masses(batch_costs(x, y, rows, cols, cost, threads), masses, threads)
+        if not keep_plan:
+            return without_plans(solved.values)
         which, row, col, moved = solved.triplets
         pair = which % len(rows)
         return PairPlans(solved.values, np.bincount(which), rows[pair, row], cols[pair, col], moved)
     with measured_pairs(x, y, rows, cols, cost) as pairs:
         solved = pairs.solve(masses, threads)
+        if not keep_plan:
+            return without_plans(solved.values)
         sizes, of_x, of_y, moved = pairs.entries(solved)
     # Points that were converted first have numbers of their own.
     of_x, of_y = (
@@ -51,3 +63,8 @@ def solve_pairs(
         for points, batches, which in ((x, rows, of_x), (y, cols, of_y))
     )
     return PairPlans(solved.values, sizes, of_x, of_y, moved)
+
+
+def without_plans(values: Floats) -> PairPlans:
+    none = np.empty(0, dtype=np.int32)
+    return PairPlans(values, np.zeros(len(values), dtype=np.int64), none, none, np.empty(0))
