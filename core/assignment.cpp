@@ -24,8 +24,8 @@ constexpr double fierce = 0.55, fierce_for_all = 0.5;
 constexpr std::size_t smallest_halved = 48;
 // Row reduction pays up to this size, for so many bids per row.
 constexpr std::size_t small_size = 400, reduction_bids = 2;
-// Pairs that are added one by one rather than by another guess of their price.
-constexpr std::size_t few_pairs = 3;
+// Pairs that are added one by one rather than by another guess of their price, and if similar problems tell the price.
+constexpr std::size_t few_pairs = 3, few_if_known = 12;
 // The first guess of the price of a pair goes so much beyond the bound from below, as a share of the bound's distance
 // from that for half as many pairs; none is beyond the highest.
 constexpr double first_step = 0.6, highest_price = 1e306;
@@ -226,8 +226,8 @@ bool Assignment::take_half_prices(Watch& watch) {
 }
 
 // Good prices, if there are any, in place of the pairs so far.
-bool Assignment::take_prices(Watch& watch, const Guess& guess) {
-    if (!(guess && guess(turned_, price_.data())) && !take_half_prices(watch)) return false;
+bool Assignment::take_prices(Watch& watch, Guess* guess) {
+    if (!(guess && guess->prices(turned_, price_.data())) && !take_half_prices(watch)) return false;
     std::fill(mate_of_row_.begin(), mate_of_row_.end(), -1);
     std::fill(mate_of_column_.begin(), mate_of_column_.end(), -1);
     return true;
@@ -554,7 +554,7 @@ void Assignment::augment_all(Watch& watch) {
     for (const std::int32_t i : free_rows_) augment(static_cast<std::size_t>(i), watch);
 }
 
-bool Assignment::match_all(Watch& watch, const Guess& guess) {
+bool Assignment::match_all(Watch& watch, Guess* guess) {
     double mean;
     if (!greedy(mean)) return false;
     if (n_ <= small_size) reduce_rows(reduction_bids * n_);
@@ -572,7 +572,7 @@ bool Assignment::match_all(Watch& watch, const Guess& guess) {
     return true;
 }
 
-bool Assignment::match_some(std::size_t size, Watch& watch, const Guess& guess) {
+bool Assignment::match_some(std::size_t size, Watch& watch, Guess* guess) {
     if (tied(some_ties)) return false;  // most rows would wait for pairs at one price
     bool finite = true;
     std::fill_n(lows_.data(), n_, infinity);
@@ -581,8 +581,15 @@ bool Assignment::match_some(std::size_t size, Watch& watch, const Guess& guess) 
         least_[i] = kernels_->minimum(row(i), n_);
     }
     if (!finite) return false;
-    double price_before = guess_price(size), matched_before = -1;
-    pair_price_ += first_step * (pair_price_ - price_before);
+    double price_before, matched_before = -1;
+    PairPrices known;
+    const bool knows = guess && guess->pair_prices(known);
+    if (knows) {
+        price_before = pair_price_ = known.before;
+    } else {
+        price_before = guess_price(size);
+        pair_price_ += first_step * (pair_price_ - price_before);
+    }
     scans_ = partial_patience * n_;
     for (bool nearly = false;;) {
         if (!match_at_price(size, watch)) {
@@ -595,13 +602,19 @@ bool Assignment::match_some(std::size_t size, Watch& watch, const Guess& guess) 
             drop_spares();
             return true;
         }
-        if (matched_ + few_pairs >= size) break;
+        if (matched_ + (knows ? few_if_known : few_pairs) >= size) break;
         if (!nearly && 10 * matched_ >= 9 * size) {
             nearly = true;
             scans_ += partial_patience * n_;
         }
         const auto matched = static_cast<double>(matched_);
-        if (matched_before < 0) matched_before = matched / 2;
+        if (matched_before < 0) {
+            matched_before = matched / 2;
+            if (knows) {  // as steep as it was there
+                price_before = pair_price_ - (known.after - known.before);
+                matched_before = matched - (1 - PairPrices::nearly) * static_cast<double>(size);
+            }
+        }
         // The straight line through the last two prices; twice as far if the last step brought nothing.
         const double times = matched > matched_before ? (static_cast<double>(size) - matched) / (matched - matched_before) : 2;
         const double step = (pair_price_ - price_before) * times;
@@ -657,7 +670,7 @@ void Assignment::start(const double* cost, std::size_t n) {
     free_rows_.clear();
 }
 
-bool Assignment::solve(const double* cost, std::size_t n, std::size_t size, Watch& watch, const Guess& guess) {
+bool Assignment::solve(const double* cost, std::size_t n, std::size_t size, Watch& watch, Guess* guess) {
     start(cost, n);
     return size == n ? match_all(watch, guess) : match_some(size, watch, guess);
 }

@@ -6,8 +6,8 @@
 //   1. rows bid for their cheapest column (augmenting row reduction: Jonker and Volgenant, Computing 38, 1987);
 //   2. one shortest augmenting path for each row that is still free makes the matching optimal. It leads to a free
 //      column, or to a row that had better give up its own and stay unmatched.
-// For less than all rows the price of a pair is guessed from below, and rises until the matching has nearly its
-// size; the last pairs are added or taken away one at a time.
+// For less than all rows the price of a pair is guessed from below, or from similar problems, and rises until the matching
+// has nearly its size; the last pairs are added or taken away one at a time.
 //
 // Paths leave trees behind, along which later ones reach many rows at once.
 //
@@ -19,7 +19,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -29,16 +28,28 @@
 
 namespace spadeful {
 
-// Writes prices of all columns to start from, of the rows instead if sides are turned. False if it knows none.
-using Guess = std::function<bool(bool turned, double* prices)>;
+// What a pair costs when nearly all are found, and when all are.
+struct PairPrices {
+    static constexpr double nearly = 0.95;
+    double before, after;
+};
+
+// What similar problems tell about this one, to start from.
+class Guess {
+public:
+    virtual ~Guess() = default;
+    // False if it knows none; likewise below.
+    virtual bool pair_prices(PairPrices& prices) = 0;
+    // Writes prices of all columns, of the rows instead if sides are turned.
+    virtual bool prices(bool turned, double* prices) = 0;
+};
 
 class Assignment {
 public:
     // cost: n x n, row after row; 0 < size <= n. Afterwards the matching of that many pairs is optimal. Returns
     // false, with nothing done, if an entry is not finite or beyond 1e304, or if fewer than n pairs are asked for and
-    // costs are tied so often, as where points repeat, that following the mass path is quicker. The guess is asked
-    // where rows fight over columns.
-    bool solve(const double* cost, std::size_t n, std::size_t size, Watch& watch, const Guess& guess = {});
+    // costs are tied so often, as where points repeat, that following the mass path is quicker. The guess may be null.
+    bool solve(const double* cost, std::size_t n, std::size_t size, Watch& watch, Guess* guess = nullptr);
     // The optimal matching with one pair more, or with any number of them: best if there are a few more.
     void grow(Watch& watch);
     void resize(std::size_t size, Watch& watch);
@@ -57,8 +68,8 @@ private:
 
     bool rows_are_alike() const;
     void start(const double* cost, std::size_t n);
-    bool match_all(Watch& watch, const Guess& guess);
-    bool match_some(std::size_t size, Watch& watch, const Guess& guess);
+    bool match_all(Watch& watch, Guess* guess);
+    bool match_some(std::size_t size, Watch& watch, Guess* guess);
 
     std::size_t find_free_tie(std::size_t i, const BestTwo& best) const;
     double take_best(std::size_t i);
@@ -76,7 +87,7 @@ private:
     void drop_spares();
     void auction(double mean, Watch& watch);
     bool take_half_prices(Watch& watch);
-    bool take_prices(Watch& watch, const Guess& guess);
+    bool take_prices(Watch& watch, Guess* guess);
     void level_spares();
     void keep_tight();
     void augment_all(Watch& watch);

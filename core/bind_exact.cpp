@@ -38,7 +38,7 @@ public:
     // What reads them, one a thread.
     struct Reader {
         const double* read(std::size_t k) { return costs.read(k, buffer); }
-        Guess guess(std::size_t, Watch&) const { return {}; }
+        Guess* guess(std::size_t, Watch&) const { return nullptr; }
 
         const Costs& costs;
         std::vector<double> buffer{};
@@ -225,26 +225,34 @@ public:
     }
 
     // What measures them, one a thread: the costs stay in its cache while they are solved.
-    struct Reader {
+    class Reader : Guess {
+    public:
+        Reader(const Pairs& pairs, std::size_t threads) : pairs_(pairs), threads_(threads), cost_(pairs.m * pairs.n) {}
         const double* read(std::size_t k) {
-            pairs.measure(k, threads, work, cost.data());
-            return cost.data();
+            pairs_.measure(k, threads_, work_, cost_.data());
+            return cost_.data();
         }
-        Guess guess(std::size_t k, Watch& watch) {
-            if (!pairs.precedent_) return {};
-            return [this, k, &watch](bool turned, double* prices) {
-                const std::int64_t* which = turned ? pairs.rows_.data() + k * pairs.m : pairs.columns_.data() + k * pairs.n;
-                return pairs.precedent_->prices(turned, which, pairs.n, prices, desk, watch);
-            };
+        Guess* guess(std::size_t k, Watch& watch) {
+            pair_ = k;
+            watch_ = &watch;
+            return pairs_.precedent_ ? this : nullptr;
         }
 
-        const Pairs& pairs;
-        std::size_t threads;
-        std::vector<double> cost;
-        Distances work{};
-        Precedent::Desk desk{};
+    private:
+        bool pair_prices(PairPrices& out) override { return pairs_.precedent_->pair_prices(out, desk_, *watch_); }
+        bool prices(bool turned, double* prices) override {
+            const std::int64_t* which = turned ? pairs_.rows_.data() + pair_ * pairs_.m : pairs_.columns_.data() + pair_ * pairs_.n;
+            return pairs_.precedent_->prices(turned, which, pairs_.n, prices, desk_, *watch_);
+        }
+
+        const Pairs& pairs_;
+        std::size_t threads_, pair_ = 0;
+        Watch* watch_ = nullptr;
+        std::vector<double> cost_;
+        Distances work_;
+        Precedent::Desk desk_;
     };
-    Reader reader(std::size_t threads) const { return {*this, threads, std::vector<double>(m * n)}; }
+    Reader reader(std::size_t threads) const { return {*this, threads}; }
 
     // Of each plan how many entries it has, and of all entries the points of x and y and the mass; T holds their numbers.
     template <class T>

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "assignment.hpp"
 #include "distances.hpp"
 #include "watch.hpp"
 
@@ -25,12 +26,14 @@ public:
         std::vector<double> cost;
     };
 
+    // What one more pair of them costs. False if nothing can be told.
+    bool pair_prices(PairPrices& out, Desk& desk, Watch& watch);
     // What each of some points of y, or of x if sides are turned, must cost at least for none of the points here to
-    // want it: prices to start from. False if nothing can be told.
+    // want it: prices to start from. Likewise.
     bool prices(bool turned, const std::int64_t* which, std::size_t count, double* out, Desk& desk, Watch& watch);
 
 private:
-    void solve(Desk& desk, Watch& watch);
+    bool solve(Desk& desk, Watch& watch);
 
     Points x_, y_;
     const std::int64_t *rows_, *columns_;
@@ -39,6 +42,7 @@ private:
     double mass_;
     std::once_flag solved_;
     bool good_ = false;
+    PairPrices pair_prices_{};
     std::vector<double> rows_give_, columns_give_;  // for a partner, beside the cost
 };
 

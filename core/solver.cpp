@@ -101,7 +101,7 @@ Request::Request(std::vector<double> masses, double ceiling, bool along_path)
 }
 
 void Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units& units, const Request& request,
-                   Answer* answers, Watch& watch, const Guess& guess) {
+                   Answer* answers, Watch& watch, Guess* guess) {
     if (by_matchings(cost, n, units, request, answers, watch, guess)) return;
     check(cost, m, n);
     forest_.start(cost, m, n, units.supply, units.demand);
@@ -116,7 +116,7 @@ void Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units
 
 // One matching that grows from mass to mass. False, with nothing done, if there is none or the forest is quicker.
 bool Solver::by_matchings(const double* cost, std::size_t n, const Units& units, const Request& request,
-                          Answer* answers, Watch& watch, const Guess& guess) {
+                          Answer* answers, Watch& watch, Guess* guess) {
     if (units.each == 0 || request.along_path || request.ceiling < infinity) return false;
     const auto target = [&](std::size_t k) { return units.of_mass(request.masses[k]); };
     const auto pairs = [&](std::size_t k) { return static_cast<std::size_t>(target(k) / units.each); };

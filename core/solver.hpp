@@ -59,11 +59,11 @@ class Solver {
 public:
     // cost: m x n, row after row. Writes an answer for each mass. Throws BadEntry, Infeasible or Interrupted.
     void solve(const double* cost, std::size_t m, std::size_t n, const Units& units, const Request& request,
-               Answer* answers, Watch& watch, const Guess& guess = {});
+               Answer* answers, Watch& watch, Guess* guess = nullptr);
 
 private:
     bool by_matchings(const double* cost, std::size_t n, const Units& units, const Request& request, Answer* answers,
-                      Watch& watch, const Guess& guess);
+                      Watch& watch, Guess* guess);
     Answer from_forest(const double* cost, const Units& units) const;
     Answer from_assignment(const double* cost, std::size_t n, std::int64_t rest, const Units& units, Watch& watch);
 

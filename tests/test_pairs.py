@@ -97,6 +97,22 @@ def test_many_pairs_that_begin_with_the_prices_of_others_are_optimal(mass, sprea
         np.testing.assert_allclose(found.value, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("masses", [(0.3,), (0.9,), (0.5, 0.75, 1.0)])
+def test_pairs_that_are_unlike_the_first_two_are_optimal(masses, scale):
+    """What a pair costs in the first two is where the others start, however far that is off."""
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(2, 6000, 3))
+    rows, cols = np.arange(6000).reshape(2, 150, 20)
+    x[rows[:2]] *= scale
+    y[cols[:2]] *= scale
+    costs = batch_costs(x, y, rows, cols, "sqeuclidean", 1)
+    found = solve_pairs(x, y, rows, cols, "sqeuclidean", masses, 2).value.reshape(len(masses), -1)
+    for mass, value in zip(masses, found, strict=True):
+        expected = sp.solve(costs, sp.Partial(mass)).value
+        np.testing.assert_allclose(value, expected, rtol=1e-9, atol=1e-12 * expected.max())
+
+
 def test_a_bad_point_in_the_first_pairs_is_named_as_ever():
     rng = np.random.default_rng(2)
     x, y = rng.random((900, 2)), 0.1 * rng.random((900, 2))
