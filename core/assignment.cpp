@@ -253,7 +253,6 @@ void Assignment::resize_search() {
     marks_.resize(n_);
     reached_.resize(columns() + 1);  // a spare row may be among them
     costs_.resize(columns() + 1);
-    batches_.resize(columns() + 3);
     head_of_row_.resize(columns());
     trees_.clear(columns() + 1);
 }
@@ -265,7 +264,6 @@ void Assignment::open_search() {
     spare_price_ = spare_ > 0 ? price_.back() : infinity;
     spare_key_ = bound_ = infinity;
     rows_ = scanned_ = 0;
-    batches_[0] = 0;
     tied_ = 2 * ties_ > n_;
 }
 
@@ -278,17 +276,17 @@ void Assignment::add(std::size_t i, std::int32_t j, double distance, double shif
     costs_[rows_++] = {row(i), shift};
 }
 
-// A row that has a column, and all that hang from it: they are reached together.
+// A row that has a column, and all that hang from it, but for what was reached before: they are reached together.
 void Assignment::add_branch(std::size_t i, double distance) {
-    const auto add_matched = [&](std::size_t of) {
-        const std::int32_t j = mate_of_row_[of];
+    const auto add_matched = [&](std::size_t of, std::int32_t j) {
         open_price_[j] = infinity;
         add(of, j, distance, distance - (cost(of, j) + price_[j]));
     };
     std::size_t next = rows_;
-    add_matched(i);
+    add_matched(i, mate_of_row_[i]);
     for (; !tied_ && next < rows_; ++next)
-        for (std::int32_t k = trees_.first(reached_[next].row); k >= 0; k = trees_.next(k)) add_matched(k);
+        for (std::int32_t k = trees_.first(reached_[next].row); k >= 0; k = trees_.next(k))
+            if (const std::int32_t j = mate_of_row_[k]; open_price_[j] < infinity) add_matched(k, j);
 }
 
 // A row that has no column, for paths to begin with.
@@ -303,19 +301,17 @@ void Assignment::add_root(std::size_t i) {
 
 // Scans the rows that were added, if any, in one go.
 void Assignment::scan() {
-    const auto begin = static_cast<std::size_t>(batches_[scanned_]), count = rows_ - begin;
-    const auto mark = static_cast<double>(scanned_);
-    batches_[++scanned_] = static_cast<std::int32_t>(rows_);
+    const std::size_t begin = std::exchange(scanned_, rows_), count = rows_ - begin;
     scans_ -= std::min(scans_, count);
     const CostRow nothing{zeros_.data(), infinity};
-    nearest_ = kernels_->relax(count ? &costs_[begin] : &nothing, std::max<std::size_t>(count, 1), open_price_.data(), mark,
-                               keys_.data(), marks_.data(), n_);
+    nearest_ = kernels_->relax(count ? &costs_[begin] : &nothing, std::max<std::size_t>(count, 1), open_price_.data(),
+                               static_cast<double>(begin), keys_.data(), marks_.data(), n_);
     if (spare_ == 0) return;
     for (std::size_t k = begin; k < rows_; ++k) {
         const bool real = static_cast<std::size_t>(reached_[k].row) < n_;  // spare rows do not match spare columns
         if (real && costs_[k].shift < spare_key_) {
             spare_key_ = costs_[k].shift;
-            spare_mark_ = mark;
+            spare_mark_ = static_cast<double>(k);
         }
     }
     const double distance = spare_key_ + spare_price_;
@@ -328,9 +324,9 @@ Assignment::Head Assignment::head(std::size_t column) const {
             static_cast<std::int32_t>(real ? marks_[column] : spare_mark_), real ? keys_[column] : spare_key_};
 }
 
-// The row that a head was reached from: of its batch the first whose sum, formed in the same order, equals its key.
+// The row that a head was reached from: of its group the first whose sum, formed in the same order, equals its key.
 std::size_t Assignment::origin(const Head& head) const {
-    for (auto k = static_cast<std::size_t>(batches_[head.batch]);; ++k) {
+    for (auto k = static_cast<std::size_t>(head.group);; ++k) {
         const auto i = static_cast<std::size_t>(reached_[k].row), j = static_cast<std::size_t>(head.column);
         if ((i < n_ || j < n_) && cost(i, j) + costs_[k].shift == head.key) return i;
     }
@@ -353,10 +349,7 @@ bool Assignment::reach() {
         }
         if (std::exchange(open_price_[j], infinity) < infinity) {
             const Head& added = heads_.emplace_back(head(j));
-            if (tied_)
-                head_of_row_[added.row] = static_cast<std::int32_t>(heads_.size() - 1);
-            else
-                trees_.hang(added.row, Trees::none);
+            if (tied_) head_of_row_[added.row] = static_cast<std::int32_t>(heads_.size() - 1);
         }
         if (!spare && !tied_) break;
         j = spare ? j + 1 : kernels_->find_sum(keys_.data(), open_price_.data(), nearest_.distance, j + 1, n_);

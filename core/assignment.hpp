@@ -92,9 +92,9 @@ private:
     void keep_tight();
     void augment_all(Watch& watch);
 
-    // A column that was reached from one of a batch of rows at its key, and the row that has it, if any.
+    // A column that was reached from one of a group of rows at its key, and the row that has it, if any.
     struct Head {
-        std::int32_t row, column, batch;
+        std::int32_t row, column, group;
         double key;
     };
     enum class End { column, leaver, tired };
@@ -126,10 +126,10 @@ private:
     std::unique_ptr<Assignment> half_;  // solves every other row and column
     std::vector<double> half_cost_, half_price_;
 
-    // The search. Rows in the order in which they are reached, each with the distance and with its costs; a batch of them,
-    // from one of `batches_` to the next, is scanned in one go. A column that is not yet reached has its key, the least
-    // cost so far but for its own price, and as a mark the batch that it is from; its price is infinite once it is
-    // reached. Heads are the columns that were reached one by one, in whose wake the branches of the trees were.
+    // The search. Rows in the order in which they are reached, each with the distance and with its costs; all that were
+    // reached together are scanned in one go. A column that is not yet reached has its key, the least cost so far but for
+    // its own price, and as a mark the first of the few rows that it is from; its price is infinite once it is reached.
+    // Heads are the columns that were reached one by one, in whose wake the branches of the trees were.
     struct Reach {
         double distance;
         std::int32_t row, column;
@@ -137,11 +137,11 @@ private:
     Trees trees_;
     std::vector<Reach> reached_;
     std::vector<CostRow> costs_;
-    std::vector<std::int32_t> batches_, head_of_row_;
+    std::vector<std::int32_t> head_of_row_;
     std::vector<Head> heads_;
     std::vector<double> open_price_, keys_, marks_;
     double spare_price_ = 0, spare_key_ = 0, spare_mark_ = 0;  // the same of all spare columns
-    std::size_t rows_ = 0, scanned_ = 0;  // reached, and batches of them scanned
+    std::size_t rows_ = 0, scanned_ = 0;  // reached, and of these scanned
     bool tied_ = false;        // so often that one row at a time is better, without trees: heads are told by their rows
     Nearest nearest_;          // of the columns not yet reached
     std::size_t leaver_ = 0;   // of the rows reached, the one for which it is cheapest to stay unmatched,

@@ -19,6 +19,9 @@ constexpr std::size_t blocks(std::size_t n) { return (n + block_size - 1) / bloc
 // Rows that are multiplied by a vector in one go.
 constexpr std::size_t row_group = 4;
 
+// Rows that are relaxed in one go, which have one mark.
+constexpr std::size_t relaxed_rows = 4;
+
 // Points stand in panels of so many, coordinate by coordinate, to be measured from one point together.
 constexpr std::size_t panel_width = 16;
 
@@ -45,8 +48,8 @@ struct Kernels {
     const char* name;
     // best two of x[j] + y[j], j < n
     BestTwo (*best_two)(const double* x, const double* y, std::size_t n);
-    // keys[j] = min(keys[j], x[j] + shift) of one row after the other, and marks[j] = mark where that made it less, j < n;
-    // returns the nearest keys[j] + y[j]. There is at least one row.
+    // keys[j] = min(keys[j], x[j] + shift) of one group of rows after the other, and where that made it less marks[j] = mark,
+    // or mark plus the number of the group's first row, j < n; returns the nearest keys[j] + y[j]. There is at least one row.
     Nearest (*relax)(const CostRow* rows, std::size_t count, const double* y, double mark, double* keys, double* marks,
                      std::size_t n);
     // first index >= from with x[index] == value, or n

@@ -100,10 +100,12 @@ Nearest relax_rows(const CostRow* rows, const double* y, double mark, double* ke
 template <class L>
 Nearest relax(const CostRow* rows, std::size_t count, const double* y, double mark, double* keys, double* marks,
               std::size_t n) {
-    for (; count > 4; count -= 4, rows += 4) relax_rows<L, 4, false>(rows, y, mark, keys, marks, n);
+    for (; count > relaxed_rows; count -= relaxed_rows, rows += relaxed_rows, mark += relaxed_rows)
+        relax_rows<L, relaxed_rows, false>(rows, y, mark, keys, marks, n);
     if (count == 1) return relax_rows<L, 1, true>(rows, y, mark, keys, marks, n);
     if (count == 2) return relax_rows<L, 2, true>(rows, y, mark, keys, marks, n);
     if (count == 3) return relax_rows<L, 3, true>(rows, y, mark, keys, marks, n);
+    static_assert(relaxed_rows == 4);
     return relax_rows<L, 4, true>(rows, y, mark, keys, marks, n);
 }
 

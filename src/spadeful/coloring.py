@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -16,11 +17,13 @@ from rich.text import Text as Cell
 
 from spadeful import figures
 from spadeful.color import ColorTransfer, Transferred, transfer_colors, transfer_masses
+from spadeful.color.call import AT_ONCE
 from spadeful.files import check_free
 from spadeful.images import MOST_PIXELS, OTHERS, SIDES, Photo, check_format, read_photo, write_photo
 from spadeful.planning import PICTURES, warnings_in_a_line
 from spadeful.problems import Partial, Problem, Unbalanced
 from spadeful.progress import progress_bar
+from spadeful.threads import at_once
 
 #: Masses of a sheet, beside the one asked for; 1 is m-OT.
 COMPARED = (1.0, 0.99, 0.9, 0.8)
@@ -98,13 +101,20 @@ def run(
     check_further(further, photo.profile, most)
     warn_if_slow(problem, options["n_batches"])
     start, shares, shown = perf_counter(), [], {"source": small(photo)} if figure else {}
+
+    def finish(mass: float | None, result: Transferred) -> tuple[float | None, float, Any]:
+        """Write a result; its mass, the share without a match, and what a sheet shows of it."""
+        if mass is None or mass in masses or mass == getattr(problem, "mass", None):
+            write(result, photo, outputs, mass if masses else None, further, most)
+        return mass, result.unmatched, small(replace(photo, pixels=result.image)) if figure else None
+
     with warnings_in_a_line():
-        for mass, result in results_of(photo, other, problem, wanted, options):
-            shares.append((mass, result.unmatched))
+        results = results_of(photo, other, problem, wanted, options)
+        # Compressing a picture takes as long as painting it.
+        for mass, share, picture in at_once((partial(finish, *each) for each in results), AT_ONCE):
+            shares.append((mass, share))
             if figure:
-                shown["m-OT" if mass == 1 else f"m-POT, s = {mass:g}"] = small(replace(photo, pixels=result.image))
-            if mass is None or mass in masses or mass == getattr(problem, "mass", None):
-                write(result, photo, outputs, mass if masses else None, further, most)
+                shown["m-OT" if mass == 1 else f"m-POT, s = {mass:g}"] = picture
     if figure is not None and outputs.sheet:
         figures.draw_recolored(figure, shown | {"target": small(other)})
         figures.save(figure, outputs.sheet, outputs.force)
