@@ -10,10 +10,14 @@ from __future__ import annotations
 import run  # isort: skip  (first: it sets one thread before NumPy is imported)
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -97,6 +101,18 @@ def race(images: list[Any], k: int, pairs: int, repeats: int, clock: Callable[[]
     return best | {"to one mass": to_one, "to loop": to_loop}
 
 
+def measure_command(files: list[Path], k: int, repeats: int) -> dict[str, float]:
+    """Seconds on the wall of the command, from its start to the last file, with one mass and with five."""
+    found = {}
+    with TemporaryDirectory() as folder:
+        for name, masses in (("one mass", (MASS,)), ("five masses", MASSES)):
+            asked = ["--masses", ",".join(map(str, masses)), "--n-batches", str(k), "--force"]
+            command = [sys.executable, "-m", "spadeful", "color", *map(str, files), "-o", f"{folder}/out.jpg", *asked]
+            call = partial(subprocess.run, command, check=True, capture_output=True)
+            found[name] = min(spent(call, wall_clock) for _ in range(repeats))
+    return found | {"to one mass": found["five masses"] / found["one mass"]}
+
+
 def measure_speed(images: list[Any], k: int, pairs: int, repeats: int) -> dict[str, Any]:
     cores, ks = own_cores(), [k // 8, k // 4, k // 2, k]
     wall = race(images, k, pairs, repeats, wall_clock)
@@ -173,6 +189,9 @@ def measure(photos: Path, sheets: Path | None, quick: bool) -> dict[str, Any]:
     sp.transfer_colors(*np.zeros((2, 30, 30, 3), np.uint8), sp.Partial(MASS), n_batches=5)  # loads what is used
     results: dict[str, Any] = {
         "speed": {name: measure_speed(load(photos, names, quick), k, pairs, repeats) for name, names in LARGE.items()},
+        "command": {
+            name: measure_command([photos / each for each in names], k, repeats) for name, names in LARGE.items()
+        },
         "memory": measure_memory(photos, quick),
         "quality": [measure_quality(name, photos, sheets, quick) for name in (["1"] if quick else PAIRS)],
     }

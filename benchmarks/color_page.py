@@ -40,12 +40,17 @@ def speed(results: dict[str, Any]) -> list[str]:
             times += [loop, timed["to loop"]]
             lines.append(f"| {name}, {sizes} megapixels, {clock} | {' | '.join(f'{t:.1f}' for t in times)} |")
     case = results["speed"]["lake"]
+    commands = "; ".join(
+        f"{name} {times['one mass']:.1f} s with one mass and {times['five masses']:.1f} s with five"
+        for name, times in results["command"].items()
+    )
     memory = " and ".join(f"{peak / 2**30:.1f} GiB ({name})" for name, peak in results["memory"].items())
     return [
         *lines,
         "",
         f"m = 100, k = {case['by k'][-1]['k']:,}, on an {results['machine']['processor']}. The loop over POT has one "
         f"thread. A thousand pairs more take {1000 * case['a pair more']:.2f} s of a core, whatever k is. "
+        f"The whole command, which reads and writes files too: {commands}. "
         f"A pair of 12-megapixel photos takes {memory} of memory in all. "
         "Goals that were set and not reached: "
         + ("; ".join(f"{g['goal']} ({g['figure']:.1f})" for g in results["goals"] if not g["reached"]) or "none")

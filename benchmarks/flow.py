@@ -1,12 +1,17 @@
 """Measure gradient flows: the final W2 of the methods of the paper over seeds, and time against a loop over POT.
 
-Prints tables, writes flow.json. Time is processor time on one thread.
+Prints tables, writes flow.json. Time is processor time on one thread. With --data, or SPADEFUL_DATA, flows go to the
+shapes of small images too.
 """
 
 from __future__ import annotations
 
 import run  # isort: skip  (first: it sets one thread before NumPy is imported)
+import os
 import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +26,8 @@ from goals import goal
 from measure import thread_clock
 from rivals import pot_partial
 from spadeful.flow import flow_frames
-from spadeful.shapes import disc, s_shape
+from spadeful.images import read_photo
+from spadeful.shapes import disc, image_points, s_shape
 
 #: The grid of the paper for m-UOT.
 REGS, TAUS = (0.1, 1.0, 2.0, 5.0, 10.0), (0.001, 0.01, 0.1, 1.0, 2.0, 5.0, 10.0)
@@ -52,11 +58,45 @@ UNBALANCED = (
 )
 
 
-def shapes(seed: int) -> tuple[Any, Any]:
-    return disc(N, 2 * seed), s_shape(N, 2 * seed + 1)
+Draw = Callable[[int, int], Any]  # so many points, of a seed
+
+#: Other targets, to see on what the order of the methods depends: an S with other strokes, and a letter.
+STROKES = (0.0, 0.02, 0.03, 0.04, 0.05, 0.06, 0.12, 0.2)
+IMAGES = ("heart", "star", "cross", "duck", "tooth")
+#: A part of the paper's grid, which has the cells that come nearest to our S.
+NEAR_REGS, NEAR_TAUS = (0.1, 1.0, 2.0, 5.0), (0.001, 0.01, 0.1)
 
 
-def distances(problem: Any, seed: int, steps: int, every: int, **options: Any) -> list[float | None]:
+def shapes(seed: int, target: Draw = s_shape) -> tuple[Any, Any]:
+    return disc(N, 2 * seed), target(N, 2 * seed + 1)
+
+
+def letter(n: int, seed: int) -> Any:
+    """Points spread evenly over a bold letter S, as high as our S."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath
+
+    outline = TextPath((0, 0), "S", size=1, prop=FontProperties(family="DejaVu Sans", weight="bold"))
+    low, high = outline.vertices.min(axis=0), outline.vertices.max(axis=0)
+    drawn = np.random.default_rng(seed).uniform(low, high, (20 * n, 2))
+    inside = drawn[outline.contains_points(drawn)][:n]
+    assert len(inside) == n
+    return (inside - (low + high) / 2) / (high - low).max() * 0.74 + [0.72, 0.5]
+
+
+def image(path: Path, n: int, seed: int) -> Any:
+    return 0.7 * image_points(read_photo(path).pixels, n, seed, path.name) + [0.28, 0.15]
+
+
+def targets(photos: Path | None) -> dict[str, Draw]:
+    each: dict[str, Draw] = {f"S, stroke {stroke:g}": partial(s_shape, stroke=stroke) for stroke in STROKES}
+    each["letter S"] = letter
+    return each | ({name: partial(image, photos / f"{name}.png") for name in IMAGES} if photos else {})
+
+
+def distances(
+    problem: Any, seed: int, steps: int, every: int, target: Draw = s_shape, **options: Any
+) -> list[float | None]:
     """W2 at the frames; None from where the flow has run away."""
     found: list[float | None] = []
     if "mass_from" in options:
@@ -65,7 +105,7 @@ def distances(problem: Any, seed: int, steps: int, every: int, **options: Any) -
     try:
         found.extend(
             frame.distance
-            for frame in flow_frames(*shapes(seed), problem, steps=steps, every=every, seed=seed, **options)
+            for frame in flow_frames(*shapes(seed, target), problem, steps=steps, every=every, seed=seed, **options)
         )
     except ValueError as away:
         if "run away" not in str(away):
@@ -95,6 +135,23 @@ def best(cells: list[dict[str, Any]], entropy: str, most: float = np.inf) -> dic
     """The cell that ends nearest, among those that move at most so much mass."""
     fit = [c for c in cells if c["entropy"] == entropy and c["mean"] is not None and c["mass"] <= most]
     return min(fit, key=lambda c: c["mean"])
+
+
+def to_targets(seeds: int, steps: int, photos: Path | None) -> list[dict[str, Any]]:
+    """Where the methods of the paper end for other targets; of m-UOT the best cell in the mean over seeds."""
+    problems = {name: METHODS[name] for name in (OT, POT_9, POT_8, FALLING)}
+    cells = {f"m-UOT,{reg:g},{tau:g}": (sp.Unbalanced(tau, reg), {}) for reg in NEAR_REGS for tau in NEAR_TAUS}
+    found = []
+    for name, target in run.progress(targets(photos).items(), "targets"):
+        ends = {
+            method: [distances(problem, seed, steps, steps, target, **options)[-1] for seed in range(seeds)]
+            for method, (problem, options) in (problems | cells).items()
+        }
+        near = [method for method in cells if None not in ends[method]]
+        best_cell = min(near, key=lambda method: float(np.mean(ends[method])))
+        kept = {method: ends[method] for method in problems} | {"m-UOT": ends[best_cell]}
+        found.append({"target": name, "cell": best_cell, "final": kept})
+    return found
 
 
 def mass_moved(problem: Any) -> float:
@@ -152,7 +209,7 @@ def race(problem: Any, pairing: str, steps: int, rival_steps: int) -> dict[str, 
     return {"pairing": pairing, "steps": steps, "ours": ours, "POT": rival, "ratio": rival / ours, "away": away}
 
 
-def measure(quick: bool) -> dict[str, Any]:
+def measure(quick: bool, photos: Path | None) -> dict[str, Any]:
     seeds, steps = (2, 300) if quick else (5, 5000)
     regs, taus = ((0.1, 1.0), (0.1, 1.0)) if quick else (REGS, TAUS)
     races = [race(sp.Partial(0.8), pairing, steps, 100 if quick else 500) for pairing in ("paired", "all")]
@@ -168,6 +225,7 @@ def measure(quick: bool) -> dict[str, Any]:
         methods[name]["mass"] = chosen["mass"]
     results = {"seeds": seeds, "steps": steps, "methods": methods, "grid": cells, "races": races}
     results["settled"] = settled(best(cells, "plain"), seeds, steps)
+    results["targets"] = to_targets(seeds, steps, photos)
     results["goals"] = judge(results)
     return results
 
@@ -203,9 +261,10 @@ def methods_table(results: dict[str, Any]) -> Table:
 
 
 def main() -> None:
-    asked = entropic.options(__doc__, "flow.json")
+    asked = entropic.options(__doc__, "flow.json", "--data")
     warnings.simplefilter("ignore")
-    results = measure(asked.quick)
+    data = asked.data or os.environ.get("SPADEFUL_DATA")
+    results = measure(asked.quick, Path(data) / "photos" if data else None)
     console = Console(width=120)
     console.print(methods_table(results))
     console.print(tables.goals_table(results))

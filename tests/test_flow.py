@@ -214,12 +214,15 @@ def test_problems_are_refused_before_any_work():
 # Shapes.
 
 
-def test_the_s_turns_onto_itself():
-    """By half a circle around its middle; its stroke is 0.06 wide and its bows are of radius 0.17."""
-    points = s_shape(4000, 3) - [0.72, 0.5]
+@pytest.mark.parametrize("stroke", [0.06, 0.02, 0.0])
+def test_the_s_turns_onto_itself(stroke):
+    """By half a circle around its middle; its stroke is 0.06 wide unless said, and its bows are of radius 0.17."""
+    points = s_shape(4000, 3, stroke) - [0.72, 0.5]
+    if stroke == 0.06:
+        np.testing.assert_array_equal(points, s_shape(4000, 3) - [0.72, 0.5])
     centres = np.array([[0, 0.17], [0, -0.17]])
     away = abs(np.linalg.norm(points[:, None] - centres, axis=-1) - 0.17).min(axis=1)
-    assert away.max() <= 0.03 + 1e-12
+    assert away.max() <= stroke / 2 + 1e-12
     half, other = points[:1000], points[1000:2000]
     assert wasserstein(half, -other) < 0.05 < wasserstein(half, other * [-1, 1])
     assert not ((points[:, 0] > 0.05) & (points[:, 1] > 0.04) & (points[:, 1] < 0.15)).any(), "open on the upper right"

@@ -199,7 +199,11 @@ def write_photo(photo: Photo, path: Path, force: bool = False) -> None:
         if photo.pixels.dtype == np.uint16 and path.suffix.lower() == ".png":
             temporary.write_bytes(deep_png(photo))
         else:
-            options = {"quality": 95, "subsampling": 0, "compress_level": PNG_EFFORT}  # each for the formats that know it
+            options = {
+                "quality": 95,
+                "subsampling": 0,
+                "compress_level": PNG_EFFORT,
+            }  # each for the formats that know it
             photo.pillow.save(temporary, icc_profile=photo.profile, **options)
 
 
@@ -216,5 +220,10 @@ def deep_png(photo: Photo) -> bytes:
     up[1:, 1:] -= rows[:-1]
     header = struct.pack(">IIBBBBB", width, height, 16, {3: 2, 4: 6}[channels], 0, 0, 0)
     profile = chunk(b"iCCP", b"ICC\0\0" + zlib.compress(photo.profile)) if photo.profile else b""
-    parts = chunk(b"IHDR", header), profile, chunk(b"IDAT", zlib.compress(up.tobytes(), PNG_EFFORT)), chunk(b"IEND", b"")
+    parts = (
+        chunk(b"IHDR", header),
+        profile,
+        chunk(b"IDAT", zlib.compress(up.tobytes(), PNG_EFFORT)),
+        chunk(b"IEND", b""),
+    )
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)

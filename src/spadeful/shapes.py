@@ -21,15 +21,17 @@ def disc(n: int = 1000, seed: int = 0) -> Floats:
     return np.column_stack([0.22 + radius * np.cos(angle), 0.5 + radius * np.sin(angle)])
 
 
-def s_shape(n: int = 1000, seed: int = 0) -> Floats:
+def s_shape(n: int = 1000, seed: int = 0, stroke: float = 0.06) -> Floats:
     """Points spread along an S in the right of the unit square: two bows of three quarters of a circle, as of a brush.
+
+    Its bows have the radius 0.17; the stroke is so wide.
 
     >>> points = s_shape(100)
     >>> points.shape, bool((points > 0).all() and (points < 1).all())
     ((100, 2), True)
     """
     rng = np.random.default_rng(seed)
-    along, across = rng.uniform(-1, 1, n), rng.uniform(-0.03, 0.03, n)
+    along, across = rng.uniform(-1, 1, n), rng.uniform(-stroke / 2, stroke / 2, n)
     # Each bow begins in the middle of the letter; the lower one is the upper one, turned by half a circle.
     angle = 1.5 * np.pi * (1 - abs(along))
     turned = np.sign(along)[:, None]
