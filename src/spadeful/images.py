@@ -199,12 +199,8 @@ def write_photo(photo: Photo, path: Path, force: bool = False) -> None:
         if photo.pixels.dtype == np.uint16 and path.suffix.lower() == ".png":
             temporary.write_bytes(deep_png(photo))
         else:
-            options = {
-                "quality": 95,
-                "subsampling": 0,
-                "compress_level": PNG_EFFORT,
-            }  # each for the formats that know it
-            photo.pillow.save(temporary, icc_profile=photo.profile, **options)
+            options: dict[str, Any] = {"quality": 95, "subsampling": 0, "compress_level": PNG_EFFORT}
+            photo.pillow.save(temporary, icc_profile=photo.profile, **options)  # formats take those that they know
 
 
 def deep_png(photo: Photo) -> bytes:
