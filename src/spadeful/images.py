@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Formats that are written, and the longest side that each can hold.
 SIDES = {".png": 2**31 - 1, ".jpg": 65500, ".jpeg": 65500, ".webp": 16383, ".tif": 2**31 - 1, ".tiff": 2**31 - 1}
 OPAQUE = (".jpg", ".jpeg")
-#: How hard photos are compressed, up to 9: with 6, the usual one, a hundredth less remains after three times as long.
+#: How hard photos are compressed, up to 9: with 6, the usual one, it may take twice as long, and saves hardly anything.
 PNG_EFFORT = 4
 GREY = ("1", "L", "LA", "I;16", "I;16B", "I;16L")
 #: Endings of images that are not written.
