@@ -36,14 +36,14 @@ bare: .venv-bare/wheel.stamp
 	.venv-bare/bin/python -c "import importlib.util as u, sys; sys.exit(u.find_spec('torch') and 'torch is installed')"
 	.venv-bare/bin/python -m pytest -m "not torch" --doctest-ignore-import-errors --pyargs spadeful tests
 
-bench: .venv/dev.stamp .venv/core.stamp ## measure speed and memory against other solvers (DATA=folder: colours too)
+bench: .venv/dev.stamp .venv/core.stamp ## measure speed and memory against other solvers (DATA=folder: colours and all flows too)
 	$(BIN)/python benchmarks/run.py --force
 	$(BIN)/python benchmarks/entropic.py --force
 	$(BIN)/python benchmarks/minibatch.py --force
 	$(BIN)/python benchmarks/sliced.py --force
 	$(BIN)/python benchmarks/generate.py --force
 	$(BIN)/python benchmarks/two_stages.py --force
-	$(BIN)/python benchmarks/flow.py --force
+	$(BIN)/python benchmarks/flow.py --force $(if $(DATA),--data "$(DATA)")
 	$(BIN)/python benchmarks/flow_page.py
 	$(if $(DATA),$(BIN)/python benchmarks/color.py --force --data "$(DATA)")
 	$(if $(DATA),$(BIN)/python benchmarks/color_page.py)

@@ -239,10 +239,9 @@ def quality_table(results: dict[str, Any]) -> Table:
 
 def main() -> None:
     asked = entropic.options(__doc__, "color.json", "--data", "--sheets")
-    data = asked.data or os.environ.get("SPADEFUL_DATA")
-    if not data:
+    if not asked.data:
         raise SystemExit("The photos must be found. Pass --data, or set SPADEFUL_DATA to the folder of the data.")
-    results = measure(Path(data) / "photos", asked.sheets, asked.quick)
+    results = measure(asked.data / "photos", asked.sheets, asked.quick)
     console = Console(width=150)
     console.print(speed_table(results), quality_table(results), tables.goals_table(results))
     entropic.save({"machine": run.machine(), "quick": asked.quick, **results}, asked.target)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import run  # isort: skip  (first: it sets one thread before NumPy is imported)
 import argparse
 import json
+import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -125,7 +126,8 @@ def options(description: str | None, file: str, *folders: str) -> argparse.Names
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results", metavar="DIR")
     parser.add_argument("--force", action="store_true", help="overwrite results that are there")
     for folder in folders:
-        parser.add_argument(folder, type=Path, metavar="DIR")
+        known = os.environ.get("SPADEFUL_DATA") if folder == "--data" else None
+        parser.add_argument(folder, type=Path, metavar="DIR", default=known)
     asked = parser.parse_args()
     asked.target = asked.output / file
     if asked.target.exists() and not asked.force:

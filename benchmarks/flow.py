@@ -7,7 +7,6 @@ shapes of small images too.
 from __future__ import annotations
 
 import run  # isort: skip  (first: it sets one thread before NumPy is imported)
-import os
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -60,7 +59,7 @@ UNBALANCED = (
 
 Draw = Callable[[int, int], Any]  # so many points, of a seed
 
-#: Other targets, to see on what the order of the methods depends: an S with other strokes, and a letter.
+#: Other targets, to see on what the order of the methods depends: an S with other strokes, a letter, and small images.
 STROKES = (0.0, 0.02, 0.03, 0.04, 0.05, 0.06, 0.12, 0.2)
 IMAGES = ("heart", "star", "cross", "duck", "tooth")
 #: A part of the paper's grid, which has the cells that come nearest to our S.
@@ -263,8 +262,7 @@ def methods_table(results: dict[str, Any]) -> Table:
 def main() -> None:
     asked = entropic.options(__doc__, "flow.json", "--data")
     warnings.simplefilter("ignore")
-    data = asked.data or os.environ.get("SPADEFUL_DATA")
-    results = measure(asked.quick, Path(data) / "photos" if data else None)
+    results = measure(asked.quick, asked.data / "photos" if asked.data else None)
     console = Console(width=120)
     console.print(methods_table(results))
     console.print(tables.goals_table(results))

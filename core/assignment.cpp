@@ -24,7 +24,7 @@ constexpr double fierce = 0.55, fierce_for_all = 0.5;
 constexpr std::size_t smallest_halved = 48;
 // Row reduction pays up to this size, for so many bids per row.
 constexpr std::size_t small_size = 400, reduction_bids = 2;
-// Pairs that are added one by one rather than by another guess of their price, and if similar problems tell the price.
+// Pairs that are added one by one rather than by another guess of their price; more where similar problems told it.
 constexpr std::size_t few_pairs = 3, few_if_known = 12;
 // The first guess of the price of a pair goes so much beyond the bound from below, as a share of the bound's distance
 // from that for half as many pairs; none is beyond the highest.

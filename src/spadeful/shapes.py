@@ -24,7 +24,7 @@ def disc(n: int = 1000, seed: int = 0) -> Floats:
 def s_shape(n: int = 1000, seed: int = 0, stroke: float = 0.06) -> Floats:
     """Points spread along an S in the right of the unit square: two bows of three quarters of a circle, as of a brush.
 
-    Its bows have the radius 0.17; the stroke is so wide.
+    The bows have the radius 0.17, in the middle of a stroke of the given width.
 
     >>> points = s_shape(100)
     >>> points.shape, bool((points > 0).all() and (points < 1).all())
