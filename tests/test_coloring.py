@@ -5,7 +5,9 @@ import os
 import struct
 import subprocess
 import sys
+import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -233,6 +235,8 @@ def test_nothing_is_replaced_unasked(folder):
         (("--load", "broken.png", "-o", "o.png"), "--apply-to with --into"),
         (("--load", "t.npz", "--mass", "0.1", "--smooth", "--apply-to", "x.png"), "Leave out --mass, --smooth."),
         (("source.png", "target.png", "-o", "o.png", "--max-pixels", "300"), "at most 300 pixels. Got 384"),
+        (("source.png", "target.png", "-o", "o.png", "--max-pixels", "0"), "at least 1 pixel. Got 0"),
+        (("empty", "target.png", "-o", "o.png"), "empty must be an image file. It is a folder"),
     ],
 )
 def test_refusals(folder, arguments, words):
@@ -302,6 +306,47 @@ def test_our_limit_is_the_only_one(folder):
         with pytest.raises(ValueError, match=rf"must have at most {most:,} pixels. Got .* instead; allow more"):
             read_photo("large.png", most)
     assert own == Image.MAX_IMAGE_PIXELS
+
+
+def test_reading_in_threads_leaves_the_warnings_of_others_alone(folder):
+    filters = [*warnings.filters]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(read_photo, 50 * ["source.png"]))
+    assert [*warnings.filters] == filters
+
+
+def test_damage_that_pillow_stumbles_over_is_told_in_a_line(folder, monkeypatch):
+    def stumble(*_):
+        raise IndexError("index out of range")  # what Pillow does with an animation that is cut short
+
+    monkeypatch.setattr(Image, "open", stumble)
+    assert "source.png must be an image that can be read whole: index out of range." in refused(
+        "source.png", "target.png", "-o", "out.png"
+    )
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_transparent_colour_of_sixteen_bits(folder, channels):
+    pixels = noise(4, (16, 24, channels), np.uint16)
+    pixels[:8] = clear = 0x12FF
+    pixels[8] = 0x1200  # the same in 8 bits
+    if channels == 3:
+        write_photo(Photo(pixels), Path("deep.png"))
+    else:
+        Image.fromarray(pixels[:, :, 0]).save("deep.png")
+    key = b"tRNS" + channels * struct.pack(">H", clear)
+    chunk = struct.pack(">I", len(key) - 4) + key + struct.pack(">I", zlib.crc32(key))
+    whole = Path("deep.png").read_bytes()
+    Path("deep.png").write_bytes(whole[:33] + chunk + whole[33:])  # after the header
+    read = read_photo("deep.png").pixels
+    np.testing.assert_array_equal(read[:, :, :3], np.broadcast_to(pixels, (16, 24, 3)))
+    np.testing.assert_array_equal(read[:, :, 3], np.where(np.arange(16) < 8, 0, 65535)[:, None].repeat(24, axis=1))
+
+
+def test_an_alpha_that_hides_nothing_does_not_matter(folder):
+    Image.fromarray(noise(3)).convert("RGBA").save("alpha.png")
+    done("alpha.png", "target.png", "-o", "out.jpg")
+    assert look("out.jpg").mode == "RGB"
 
 
 def deep_tiff():

@@ -13,6 +13,14 @@ def test_a_result_appears_whole(tmp_path):
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["a.txt"]
 
 
+def test_results_may_be_read_by_whom_other_files_may(tmp_path):
+    (tmp_path / "plain.txt").write_text("")
+    with replacing(tmp_path / f"{240 * 'a'}.txt") as temporary:  # names may be as long as the file system lets them
+        temporary.write_text("")
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1
+
+
 def test_a_failure_leaves_the_earlier_result(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("earlier")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,14 +42,11 @@ def replacing(path: str | Path, force: bool = False) -> Iterator[Path]:
     """
     path = check_free(path, force)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.stem[:32]}-{secrets.token_hex(6)}{path.suffix}")
+    # Not by tempfile, whose files only their owner can read.
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)  # mkstemp makes files that only their owner can read
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -60,11 +57,11 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     try:
         if path.suffix == ".json":
-            found = json.loads(path.read_text())
+            found = json.loads(path.read_text(encoding="utf-8"))
         elif sys.version_info >= (3, 11):
             import tomllib
 
-            found = tomllib.loads(path.read_text())
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
         else:
             raise ValueError("TOML needs Python 3.11; write the settings as JSON")
         if not isinstance(found, dict):

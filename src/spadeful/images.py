@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import struct
-import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -81,12 +80,12 @@ class Photo:
 
 
 @contextmanager
-def limited(most: int) -> Iterator[None]:
-    """Our limit in the place of Pillow's own."""
+def unlimited() -> Iterator[None]:
+    """Without Pillow's own limit, which warns first: warnings cannot be kept back in one thread alone."""
     from PIL import Image
 
     with LIMIT:
-        own, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, most
+        own, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
         try:
             yield
         finally:
@@ -100,31 +99,30 @@ def opened(path: str | Path, most: int, exact: bool = True) -> Iterator[Image.Im
         from PIL import Image, UnidentifiedImageError
     except ImportError as missing:
         raise ImportError("Images need Pillow: pip install 'spadeful[images]'") from missing
+    if most < 1:
+        raise ValueError(f"Images must be allowed at least 1 pixel. Got {most} instead.")
     if not Path(path).is_file():
-        raise FileNotFoundError(f"{path} must be an image file. There is none.")
-    held = "more"
+        there = "It is a folder" if Path(path).is_dir() else "There is none"
+        raise FileNotFoundError(f"{path} must be an image file. {there}.")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of limits, and of blemishes that Pillow can do without
-            with limited(most):
-                image = Image.open(path)
-            with image:
-                width, height = image.size
-                if width * height > most:
-                    held = f"{width * height:,}"
-                    raise Image.DecompressionBombError
-                if exact and getattr(image, "is_animated", False) and image.format != "MPO":
-                    raise ValueError("it holds several pictures. Save each as a file of its own")
-                if exact and image.mode not in MODES:
-                    raise ValueError(f"its colours are {image.mode}. Convert it to RGB first")
-                yield image
-    except Image.DecompressionBombError:
+        with unlimited():
+            image = Image.open(path)
+        with image:
+            width, height = image.size
+            if width * height > most:
+                raise Image.DecompressionBombError(f"{width * height:,}")
+            if exact and getattr(image, "is_animated", False) and image.format != "MPO":
+                raise ValueError("it holds several pictures. Save each as a file of its own")
+            if exact and image.mode not in MODES:
+                raise ValueError(f"its colours are {image.mode}. Convert it to RGB first")
+            yield image
+    except Image.DecompressionBombError as bomb:
         raise ValueError(
-            f"{path} must have at most {most:,} pixels. Got {held} instead; allow more if you trust it."
+            f"{path} must have at most {most:,} pixels. Got {bomb} instead; allow more (--max-pixels) if you trust it."
         ) from None
     except UnidentifiedImageError:
         raise ValueError(f"{path} must be an image. What it holds is none that can be read.") from None
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error) as error:
+    except (OSError, SyntaxError, ValueError, EOFError, LookupError, struct.error, zlib.error) as error:
         raise ValueError(f"{path} must be an image that can be read whole: {str(error).rstrip('.')}.") from None
 
 
@@ -132,16 +130,22 @@ def read_photo(path: str | Path, most: int = MOST_PIXELS) -> Photo:
     """An image with at most so many pixels, turned as its EXIF data say."""
     with opened(path, most) as image:
         grey, profile = image.mode in GREY, image.info.get("icc_profile")
-        deep = sixteen_bits(image)
+        deep, deep_grey = sixteen_bits(image), image.mode.startswith("I;16")
+        # The one colour of 16 bits that is transparent, if any: Pillow would look for it in 8 bits.
+        clear = image.info.pop("transparency", None) if deep or deep_grey else None
         pixels = upright(image)
-        if image.mode.startswith("I;16"):
+        if deep_grey:
             pixels = np.repeat(pixels.astype(np.uint16)[:, :, None], 3, axis=2)
     if deep:
         with opened(path, most) as image:
+            image.info.pop("transparency", None)
             tile = image.tile[0]  # type: ignore[attr-defined]
             # Pillow keeps one byte of the two. Told that the other one comes first, it keeps the other one.
             image.tile = [tile._replace(args=f"{deep};16L")]  # type: ignore[attr-defined]
             pixels = pixels.astype(np.uint16) << 8 | upright(image)
+    if clear is not None:
+        seen = (pixels != np.asarray(clear)).any(axis=2)
+        pixels = np.dstack([pixels, np.where(seen, 65535, 0).astype(np.uint16)])
     return Photo(pixels, None if grey else profile)
 
 
@@ -186,15 +190,21 @@ def check_format(path: Path, pixels: NDArray[Any] | None = None) -> None:
         raise ValueError(f"{path} must end in {', '.join(SIDES)}. Got {path.suffix!r} instead.")
     if pixels is None:
         return
-    if pixels.shape[2] == 4 and ending in OPAQUE:
+    if ending in OPAQUE and not is_opaque(pixels):
         raise ValueError(f"{path} must be of a format that can be transparent, as the image is. Choose .png or .webp.")
     if max(pixels.shape[:2]) > SIDES[ending]:
         raise ValueError(f"{path} must be of a format for sides of {max(pixels.shape[:2])} pixels. Choose .png.")
 
 
+def is_opaque(pixels: NDArray[Any]) -> bool:
+    return pixels.shape[2] == 3 or bool((pixels[:, :, 3] == np.iinfo(pixels.dtype).max).all())
+
+
 def write_photo(photo: Photo, path: Path, force: bool = False) -> None:
     """Write an image in the format that the path's ending names. Only PNG keeps 16 bits."""
     check_format(path, photo.pixels)
+    if path.suffix.lower() in OPAQUE:
+        photo = Photo(photo.pixels[:, :, :3], photo.profile)
     with replacing(path, force) as temporary:
         if photo.pixels.dtype == np.uint16 and path.suffix.lower() == ".png":
             temporary.write_bytes(deep_png(photo))
