@@ -1,8 +1,11 @@
 import os
 
+import numpy as np
 import pytest
 
+import spadeful as sp
 from spadeful.files import check_free, replacing
+from spadeful.points import load_points
 
 
 def test_a_result_appears_whole(tmp_path):
@@ -66,3 +69,25 @@ def test_places_that_cannot_be_written_to_are_refused_before_the_work(tmp_path):
         pytest.skip("whoever runs this may write everywhere")
     with pytest.raises(PermissionError, match="can be written to"):
         check_free(tmp_path / "locked" / "a.txt")
+
+
+@pytest.mark.parametrize("kind", ["points.npy", "points.npz", "transfer.npz"])
+def test_damage_anywhere_is_told_in_a_line(tmp_path, kind):
+    rng, path = np.random.default_rng(0), tmp_path / kind
+    if kind == "points.npy":
+        np.save(path, rng.random((5, 2)))
+    elif kind == "points.npz":
+        np.savez_compressed(path, x=rng.random((50, 2)))
+    else:
+        source, target = rng.integers(0, 256, (2, 5, 5, 3), dtype=np.uint8)
+        sp.transfer_colors(source, target, sp.Partial(0.9), batch_size=5, n_batches=5).transfer.save(path)
+    whole, refused = path.read_bytes(), 0
+    for at in range(0, len(whole), max(1, len(whole) // 400)):
+        for byte in (0, 255, whole[at] ^ 1):
+            path.write_bytes(whole[:at] + bytes([byte]) + whole[at + 1 :])
+            try:
+                sp.ColorTransfer.load(path) if kind == "transfer.npz" else load_points(path)
+            except (ValueError, TypeError) as error:  # noqa: PERF203
+                assert str(path) in str(error)
+                refused += 1
+    assert refused > 100

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from scipy import sparse
 
 from spadeful.arrays import Floats
 from spadeful.batches import Indices
-from spadeful.files import replacing
+from spadeful.files import opened_npz, reading, replacing
 from spadeful.transport import barycentric_map, column_masses, row_masses, sample_pairs
 
 #: Entries of plans that are collected before they are added up.
@@ -175,14 +174,11 @@ class MiniBatchPlan:
     @staticmethod
     def load(path: str | Path) -> MiniBatchPlan:
         """Read what `save` wrote. Nothing in the file can run code."""
-        try:
-            with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                plan = sparse.csr_array((file["data"], file["indices"], file["indptr"]), shape=tuple(file["shape"]))
-                plan.check_format(full_check=True)  # indices beyond the shape would be read beyond the memory
-                numbers = [file[name] for name in ("values", "objectives", "weights")]
-                settings = json.loads(str(file["settings"]))
-        except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} must be a plan that spadeful saved. It cannot be read: {error}") from None
+        with reading(path, "a plan that spadeful saved"), opened_npz(path) as file:
+            plan = sparse.csr_array((file["data"], file["indices"], file["indptr"]), shape=tuple(file["shape"]))
+            plan.check_format(full_check=True)  # indices beyond the shape would be read beyond the memory
+            numbers = [file[name] for name in ("values", "objectives", "weights")]
+            settings = json.loads(str(file["settings"]))
         values, objectives, weights = numbers
         if not (np.isfinite(plan.data).all() and values.shape == objectives.shape == weights.shape):
             raise ValueError(f"{path} must be a plan that spadeful saved. Its masses or values are damaged.")

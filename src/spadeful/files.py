@@ -1,15 +1,28 @@
-"""Reading settings, and writing results: never half a file, never over an earlier one unasked."""
+"""Reading files, whose damage is told in a line, and writing results: never half, never over an earlier one unasked."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
+import struct
 import sys
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+#: What the readers of damaged files raise.
+DAMAGE = (
+    *(ValueError, TypeError, LookupError, ArithmeticError, EOFError, OSError, SyntaxError, struct.error, zlib.error),
+    # zipfile's, the latter two of a password or a compression that only damage asks for, and NumPy's, of a header
+    *(zipfile.BadZipFile, RuntimeError, NotImplementedError, tokenize.TokenError),
+)
 
 
 def check_free(path: str | Path, force: bool = False) -> Path:
@@ -50,6 +63,33 @@ def replacing(path: str | Path, force: bool = False) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def reading(path: str | Path, what: str) -> Iterator[None]:
+    """Say of a file that cannot be read what it has to be."""
+    try:
+        yield
+    except FileNotFoundError as missing:
+        if missing.errno is None:  # it has words of its own
+            raise
+        raise FileNotFoundError(f"{path} must be {what}. There is no such file.") from None
+    except DAMAGE as error:
+        why = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        if "pickle" in why or "Python objects" in why:  # NumPy would say how to load them all the same
+            why = "it holds Python objects, which are not loaded"
+        raise ValueError(f"{path} must be {what}. It cannot be read: {why}.") from error
+
+
+@contextmanager
+def opened_npz(path: str | Path) -> Iterator[Any]:
+    """The arrays of an archive that `numpy.savez` wrote. Nothing in it can run code."""
+    with Path(path).open("rb") as file:  # NumPy leaves a file open that it opened and could not read
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is no archive, or a part of one")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as arrays:
+            yield arrays
 
 
 def read_settings(path: str | Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import math
 import re
-import zipfile
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spadeful.arrays import Floats
+from spadeful.files import opened_npz, reading
 
 DELIMITERS = (",", ";", "\t", "|", " ")  # a space stands for any white space
 #: Lines that are looked at to find out how a text file is written.
@@ -90,7 +90,7 @@ def locate(source: str | Path) -> tuple[Path, str | None, str]:
 
 
 def npy_array(path: Path, name: str | None) -> NDArray[Any]:
-    try:
+    with reading(path, "a .npy file that NumPy wrote"):
         if not path.stat().st_size:
             raise ValueError("it is empty")
         try:
@@ -99,38 +99,25 @@ def npy_array(path: Path, name: str | None) -> NDArray[Any]:
             if "empty" not in str(error):
                 raise
             return np.asarray(np.load(path, allow_pickle=False))  # an array without elements cannot be mapped
-    except (ValueError, EOFError) as error:
-        raise unreadable(path, error) from None
 
 
 def npz_array(path: Path, name: str | None) -> NDArray[Any]:
-    try:
-        with path.open("rb") as file:  # NumPy would leave a broken one open
-            arrays = np.load(file, allow_pickle=False)
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise ValueError("it is a single array, as a .npy file has it")
-            return np.asarray(arrays[chosen_name(path, name, arrays.files)])
-    except LookupError as error:
-        raise ValueError(error.args[0]) from None
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise unreadable(path, error) from None
+    what = "a .npz file that NumPy wrote"
+    with reading(path, what), opened_npz(path) as arrays:
+        there = arrays.files
+    name = chosen_name(path, name, there)
+    with reading(path, what), opened_npz(path) as arrays:
+        return np.asarray(arrays[name])
 
 
 def chosen_name(path: Path, name: str | None, there: list[str]) -> str:
     """The name of the array that is asked for, or of the only one."""
     names = ", ".join(there) or "none"
     if name is None and len(there) != 1:
-        raise LookupError(f"{path} must hold one array, or be given as {path}:name. It holds: {names}.")
+        raise ValueError(f"{path} must hold one array, or be given as {path}:name. It holds: {names}.")
     if name is not None and name not in there:
-        raise LookupError(f"{path} must hold the array {name!r}. It holds: {names}.")
+        raise ValueError(f"{path} must hold the array {name!r}. It holds: {names}.")
     return name or there[0]
-
-
-def unreadable(path: Path, error: Exception) -> ValueError:
-    why = " ".join(str(error).split())
-    if "bject" in why:
-        return ValueError(f"{path} must hold an array of numbers. It holds Python objects, which are not loaded.")
-    return ValueError(f"{path} must be a {path.suffix} file that NumPy wrote. It cannot be read: {why}.")
 
 
 def parquet_array(path: Path, name: str | None) -> NDArray[Any]:

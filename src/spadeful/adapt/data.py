@@ -13,6 +13,7 @@ from spadeful.adapt import formats, images, rendered
 from spadeful.adapt.classes import class_numbers, of_classes
 from spadeful.adapt.domain import Domain
 from spadeful.adapt.images import Reading
+from spadeful.files import reading
 
 __all__ = ["Domain", "Pair", "data_folder", "load_digits", "load_features", "source_and_target"]
 
@@ -94,7 +95,7 @@ def load_part(
         paths = one.find(folder, part)
         if paths:
             x, y = one.read(paths, part)
-            with formats.reading(paths[0], f"the {part} part of {name}"):
+            with reading(paths[0], f"the {part} part of {name}"):
                 return Domain(x, y, name, classes)
     expected = "; or ".join(one.says for one in known)
     raise FileNotFoundError(f"The {part} part of {name} is not in {folder}. Put there {expected}. {ANOTHER_FOLDER}")
@@ -126,7 +127,7 @@ def load_features(path: str | Path, domain: str | None = None) -> Domain:
         raise ValueError(f"x of {path} must be finite. Got {x[~np.isfinite(x)][0]} among the features.")
     numbered = y is not None and y.size > 0 and y.dtype.kind in "iu"
     classes = arrays.get("class_names", np.arange(int(y.max()) + 1 if numbered else 0))  # type: ignore[union-attr]
-    with formats.reading(path, "an archive with x (n, d) and y (n,)"):
+    with reading(path, "an archive with x (n, d) and y (n,)"):
         loaded = Domain(x, y, path.stem, tuple(classes.tolist()))
     return loaded if domain is None else one_domain(loaded, arrays, domain, path)
 

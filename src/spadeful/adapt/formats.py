@@ -10,11 +10,8 @@ import bz2
 import gzip
 import os
 import struct
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -22,11 +19,10 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from spadeful.files import opened_npz, reading
+
 Bytes = NDArray[np.uint8]
 Part = tuple[Bytes, NDArray[Any]]
-
-#: What the readers of damaged files raise.
-DAMAGE = (ValueError, TypeError, KeyError, IndexError, EOFError, OSError, struct.error, zipfile.BadZipFile, zlib.error)
 
 USPS_SIDE = 16
 DECODED_TOGETHER = 500
@@ -49,32 +45,10 @@ def packed_or_not(path: Path) -> Path | None:
     return next((p for p in (path, path.with_name(f"{path.name}.gz")) if p.is_file()), None)
 
 
-@contextmanager
-def reading(path: Path, what: str) -> Iterator[None]:
-    """Say of a file that cannot be read what it has to be."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except (*DAMAGE, NotImplementedError) as error:  # the last is zipfile's, of a compression it does not know
-        why = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"{path} must be {what}. It cannot be read: {why.rstrip('.')}.") from error
-
-
 def npz_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a NumPy archive."""
     with reading(path, "an archive that numpy.savez wrote"), opened_npz(path) as arrays:
         return {name: arrays[name] for name in arrays.files}
-
-
-@contextmanager
-def opened_npz(path: Path) -> Iterator[Any]:
-    with path.open("rb") as file:  # NumPy leaves a file open that it opened and could not read
-        arrays = np.load(file, allow_pickle=False)
-        if not isinstance(arrays, np.lib.npyio.NpzFile):
-            raise ValueError("it holds a single array")
-        with arrays:
-            yield arrays
 
 
 def read_npz(paths: list[Path], part: str) -> Part:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +17,7 @@ from spadeful.color.lattice import Lattice
 from spadeful.color.palette import tree_of
 from spadeful.color.picture import Picture
 from spadeful.color.spaces import Levels, Points, Space, to_levels, to_points
-from spadeful.files import replacing
+from spadeful.files import opened_npz, reading, replacing
 from spadeful.threads import all_cores
 
 #: Colours farther away than this count only for colours that have none nearer.
@@ -99,15 +98,12 @@ class ColorTransfer:
     @staticmethod
     def load(path: str | Path) -> ColorTransfer:
         """Read what `save` wrote. Nothing in the file can run code."""
-        try:
-            with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                colors, moves = (np.asarray(file[name], dtype=np.float32) for name in ("colors", "moves"))
-                masses = np.asarray(file["masses"], dtype=np.float64)
-                space, neighbors = str(file["space"]), int(file["neighbors"])
-                settings = json.loads(str(file["settings"]))
-                profile = file["profile"].tobytes() or None
-        except (KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path} must be a transfer that spadeful saved. It cannot be read: {error}") from None
+        with reading(path, "a transfer that spadeful saved"), opened_npz(path) as file:
+            colors, moves = (np.asarray(file[name], dtype=np.float32) for name in ("colors", "moves"))
+            masses = np.asarray(file["masses"], dtype=np.float64)
+            space, neighbors = str(file["space"]), int(file["neighbors"])
+            settings = json.loads(str(file["settings"]))
+            profile = file["profile"].tobytes() or None
         whole = len(colors) > 0 and colors.shape == moves.shape == (len(masses), 3) and masses.ndim == 1
         finite = all(np.isfinite(each).all() for each in (colors, moves, masses))
         if not (whole and finite and (masses > 0).all() and neighbors >= 1 and space in ("rgb", "lab")):

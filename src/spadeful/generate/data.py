@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from spadeful.adapt.data import ANOTHER_FOLDER, data_folder, load_digits, load_features, load_part
 from spadeful.adapt.domain import Domain, scaled
-from spadeful.adapt.formats import Bytes, Format, Part, archive, decoded, opened_npz, reading, unpacked
+from spadeful.adapt.formats import Bytes, Format, Part, archive, decoded, unpacked
 from spadeful.adapt.images import ENDINGS, whole_ones
 from spadeful.batches import Indices
 from spadeful.crops import centre, centre_or_fault, in_processes
+from spadeful.files import opened_npz, reading
 from spadeful.progress import progress_bar
 
 if TYPE_CHECKING:

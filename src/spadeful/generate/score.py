@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, svdvals
 from torch import Tensor
 
-from spadeful.adapt.formats import npz_arrays, reading
-from spadeful.files import replacing
+from spadeful.adapt.formats import npz_arrays
+from spadeful.files import reading, replacing
 from spadeful.generate.data import Images
 from spadeful.generate.features import Features
 from spadeful.progress import progress_bar
