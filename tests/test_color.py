@@ -1,6 +1,7 @@
 """Colour transfer: maps that are known, an independent solver, and what an option says."""
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -241,6 +242,13 @@ def test_a_transfer_is_a_function_of_the_colour_alone():
     np.testing.assert_array_equal(transfer.apply(frame).reshape(-1, 3), alone.reshape(-1, 3))
 
 
+def test_what_cannot_be_seen_stays_as_it_is():
+    source, target = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), dtype=np.uint8)
+    transfer = sp.transfer_colors(source, target, sp.Partial(0.9), batch_size=20, n_batches=20).transfer
+    blank = np.dstack([source, np.zeros((8, 8), np.uint8)])
+    np.testing.assert_array_equal(transfer.apply(blank), blank)
+
+
 @pytest.mark.parametrize("damage", ["words", "short", "shape", "masses", "space", "pickle"])
 def test_damaged_transfers_are_refused(tmp_path, damage):
     path = tmp_path / "transfer.npz"
@@ -261,8 +269,10 @@ def test_damaged_transfers_are_refused(tmp_path, damage):
     ("change", "words"),
     [
         ({"source": np.zeros((4, 4, 5), np.uint8)}, "must have the shape"),
+        ({"source": np.zeros(1, np.uint8)}, "must have the shape"),
+        ({"source": np.zeros((2, 3, 4, 1), np.uint8)}, "must have the shape"),
         ({"source": np.zeros((4, 4, 3), np.int64)}, "must be of the type uint8"),
-        ({"target": np.full((4, 4, 3), 1.5)}, "numbers from 0 to 1"),
+        ({"target": np.full((4, 4, 3), 1.5)}, "Got numbers from 1.5 to 1.5 instead"),
         ({"target": np.zeros((0, 4, 3), np.uint8)}, "at least one pixel"),
         ({"source": np.zeros((4, 4, 4), np.uint8)}, "at least one pixel"),
         ({"batch_size": 17}, "visible pixels of source, 16"),
@@ -329,6 +339,16 @@ def test_distinct_colours_are_those_of_numpy(dtype, count):
     colors, where = distinct(levels)
     np.testing.assert_array_equal(colors, np.unique(levels, axis=0))
     np.testing.assert_array_equal(colors[where], levels)
+
+
+def test_few_colours_of_sixteen_bits_take_little_memory():
+    levels = np.repeat(np.random.default_rng(0).integers(0, 1000, (300_000, 1)).astype(np.uint16) * 64, 3, axis=1)
+    tracemalloc.start()
+    each, where = distinct(levels)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(each[where], levels)
+    assert most < 60e6
 
 
 def test_means_of_groups_are_weighted_sums():

@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
+import time
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +151,49 @@ def test_pixels_in_no_batch_are_told_from_those_without_a_match(folder, channels
     assert "87.5% of the pixels, in a batch or not" in shown
 
 
+def test_files_that_systems_hide_in_folders_are_none_of_the_images(folder):
+    Path("frames").mkdir()
+    Image.fromarray(noise(2)).save("frames/a.png")
+    Path("frames/._a.png").write_bytes(b"what macOS leaves behind")
+    shown = done("source.png", "target.png", "--apply-to", "frames", "--into", "colored")
+    assert shown.stderr == ""
+    assert [path.name for path in Path("colored").iterdir()] == ["a.png"]
+
+
+def test_frames_that_cannot_be_seen_do_not_stop_the_others(folder):
+    Path("frames").mkdir()
+    blank = noise(2, (16, 24, 4))
+    blank[:, :, 3] = 0
+    for name, pixels in (("a", noise(2)), ("b", blank), ("c", noise(3))):
+        Image.fromarray(pixels).save(f"frames/{name}.png")
+    done("source.png", "target.png", "--apply-to", "frames", "--into", "colored")
+    assert len([*Path("colored").iterdir()]) == 3
+    np.testing.assert_array_equal(pixels_of("colored/b.png"), blank)
+
+
+def test_a_broken_profile_is_that_of_its_own_file(folder):
+    look("source.png").save("broken.png", icc_profile=40 * b"garbage")
+    for arguments in (("broken.png", "target.png"), ("source.png", "broken.png")):
+        assert "broken.png must be in a profile that can be used" in refused(*arguments, "-o", "out.png")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal")
+def test_an_interrupt_stops_further_images(folder):
+    Path("frames").mkdir()
+    for number in range(60):
+        Image.fromarray(noise(number, (300, 300, 3))).save(f"frames/{number}.png")
+    command = [sys.executable, "-m", "spadeful", "color", "source.png", "target.png", *SMALL]
+    child = subprocess.Popen([*command, "--apply-to", "frames", "--into", "colored"], stderr=subprocess.PIPE, text=True)
+    while child.poll() is None and len([*Path("colored").glob("[!.]*")]) < 2:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, words = child.communicate(timeout=60)
+    assert child.returncode == 130, words
+    left = {path.name for path in Path("colored").iterdir()}
+    assert len(left) < 60
+    assert not [name for name in left if name.startswith(".")]
+
+
 @pytest.mark.filterwarnings("default")
 def test_images_of_a_folder_that_are_left_out_are_named(folder):
     Path("frames").mkdir()
@@ -228,7 +273,7 @@ def test_nothing_is_replaced_unasked(folder):
         (("source.png", "target.png", "-o", "o.png", "--apply-to", "source.png"), "go together"),
         (("source.png", "target.png", "--apply-to", "empty", "--into", "x"), "It holds none"),
         (("source.png", "target.png", "--apply-to", "broken.png", "--into", "x"), "must be an image"),
-        (("source.png", "target.png", "--apply-to", "target.png", "--into", "."), "none of them an input"),
+        (("source.png", "target.png", "--apply-to", "target.png", "--into", "."), "Got target.png twice"),
         (("source.png", "target.png", "--apply-to", "broken.gif", "--into", "x"), "must end in .png"),
         (("--load", "broken.png", "--apply-to", "source.png", "--into", "x"), "must be a transfer"),
         (("--load", "broken.png", "source.png", "target.png"), "Pass either"),

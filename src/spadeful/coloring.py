@@ -56,9 +56,14 @@ class Outputs:
             check_format(self.image)
         places = [path for _, path in self.files(masses)]
         places += [self.folder / path.name for path in further] if self.folder else []
-        whole = [path.resolve() for path in places]
-        if len({*whole}) < len(whole) or {*whole} & {path.resolve() for path in (*inputs, *further)}:
-            raise ValueError("Every output must have a file of its own, none of them an input. Choose other names.")
+        taken = {path.resolve() for path in (*inputs, *further)}
+        for path in places:
+            if path.resolve() in taken:
+                raise ValueError(
+                    "Every output must have a file of its own, none of them an input. "
+                    f"Got {path} twice; choose other names."
+                )
+            taken.add(path.resolve())
         for path in further:
             check_format(path)  # its result is of the same format
         for path in places:
@@ -90,22 +95,24 @@ def run(
 ) -> None:
     """Read, transfer, write, and print a summary; the options are those of `transfer_colors`."""
     further = images_of(apply_to)
-    check_masses(problem, masses, outputs, further)
-    outputs.check([source, target], further, masses)
     wanted = masses_of(problem, masses, outputs)
+    check_masses(problem, masses, wanted, outputs, further)
+    outputs.check([source, target], further, masses)
     figure = figures.new_figure(2.6 * (2 + len(wanted)), 2.4) if outputs.sheet else None
     photo = read_photo(source, most)
+    check_profile(photo.profile, source)
     other = read_in(photo.profile, target, most)
     if outputs.image:
         check_format(outputs.image, photo.pixels)
     check_further(further, photo.profile, most)
     warn_if_slow(problem, options["n_batches"])
     start, shares, shown = perf_counter(), [], {"source": small(photo)} if figure else {}
+    transfers: list[ColorTransfer] = []
 
     def finish(mass: float | None, result: Transferred) -> tuple[float | None, float, Any]:
         """Write a result; its mass, the share without a match, and what a sheet shows of it."""
         if mass is None or mass in masses or mass == getattr(problem, "mass", None):
-            write(result, photo, outputs, mass if masses else None, further, most)
+            transfers.append(write(result, photo, outputs, mass if masses else None))
         return mass, result.unmatched, small(replace(photo, pixels=result.image)) if figure else None
 
     with warnings_in_a_line():
@@ -115,6 +122,8 @@ def run(
             shares.append((mass, share))
             if figure:
                 shown["m-OT" if mass == 1 else f"m-POT, s = {mass:g}"] = picture
+    if further:
+        apply(transfers[0], further, outputs, most)
     if figure is not None and outputs.sheet:
         figures.draw_recolored(figure, shown | {"target": small(other)})
         figures.save(figure, outputs.sheet, outputs.force)
@@ -133,15 +142,17 @@ def run(
     )
 
 
-def check_masses(problem: Problem, masses: Sequence[float], outputs: Outputs, further: Sequence[Path]) -> None:
+def check_masses(
+    problem: Problem, masses: Sequence[float], wanted: Sequence[float], outputs: Outputs, further: Sequence[Path]
+) -> None:
     """Refuse several masses where there can be but one."""
     if (masses or outputs.sheet) and (not isinstance(problem, Partial) or problem.reg):
         raise ValueError(
             "Several masses and --compare are for --problem partial without --reg: one path gives them all."
         )
-    if len({f"{mass:g}" for mass in masses}) < len(masses):
+    if len({f"{mass:g}" for mass in wanted}) < len(wanted):
         raise ValueError(
-            f"The masses must differ in their first six digits. Got {', '.join(map(str, masses))} instead."
+            f"The masses must differ in their first six digits. Got {', '.join(map(str, wanted))} instead."
         )
     if len(masses) > 1 and further:
         raise ValueError("--apply-to is for one mass. Pass --mass in the place of --masses.")
@@ -156,6 +167,14 @@ def check_further(further: Sequence[Path], profile: bytes | None, most: int) -> 
         for path in further:
             check_format(path, read_in(profile, path, most).pixels)
             advance(1)
+
+
+def check_profile(profile: bytes | None, path: Path) -> None:
+    """Refuse a profile that others cannot be converted to, by the name of the file that has it."""
+    try:
+        Photo(np.zeros((1, 1, 3), dtype=np.uint8), profile).in_profile(None)
+    except ValueError as error:
+        raise ValueError(f"{path} must be in a profile that can be used. {error}") from None
 
 
 def read_in(profile: bytes | None, path: Path, most: int) -> Photo:
@@ -194,16 +213,14 @@ def results_of(
     return [(None, transfer_colors(*images, problem, progress=True, **options))]
 
 
-def write(
-    result: Transferred, photo: Photo, outputs: Outputs, mass: float | None, further: Sequence[Path], most: int
-) -> None:
-    """One of the results, to files that bear its mass if there are several."""
+def write(result: Transferred, photo: Photo, outputs: Outputs, mass: float | None) -> ColorTransfer:
+    """One of the results, to files that bear its mass if there are several; its transfer."""
     if outputs.image:
         write_photo(Photo(result.image, photo.profile), numbered(outputs.image, mass), outputs.force)
     transfer = replace(result.transfer, profile=photo.profile)
     if outputs.transfer:
         transfer.save(numbered(outputs.transfer, mass), outputs.force)
-    apply(transfer, further, outputs, most)
+    return transfer
 
 
 def apply(transfer: ColorTransfer, further: Sequence[Path], outputs: Outputs, most: int) -> None:
@@ -225,6 +242,7 @@ def run_saved(saved: Path, outputs: Outputs, apply_to: Sequence[Path], most: int
         raise ValueError("A transfer that is loaded is for --apply-to with --into. Pass these, and no other output.")
     outputs.check([saved], further, ())
     transfer = ColorTransfer.load(saved)
+    check_profile(transfer.profile, saved)
     check_further(further, transfer.profile, most)
     start = perf_counter()
     apply(transfer, further, outputs, most)
@@ -236,11 +254,12 @@ def images_of(paths: Sequence[Path]) -> list[Path]:
     """The files that some files and folders name; of a folder its images, in the order of their names."""
     files: list[Path] = []
     for path in paths:
-        inside = sorted(each for each in path.iterdir() if each.suffix.lower() in SIDES) if path.is_dir() else [path]
+        seen = [each for each in path.iterdir() if each.name[0] != "."] if path.is_dir() else [path]
+        inside = sorted(each for each in seen if each.suffix.lower() in SIDES) if path.is_dir() else seen
         if not inside:
             raise ValueError(f"{path} must hold images ({', '.join(SIDES)}). It holds none.")
         files += inside
-        others = [each.suffix.lower() for each in path.iterdir()] if path.is_dir() else []
+        others = [each.suffix.lower() for each in seen] if path.is_dir() else []
         if left := [ending for ending in others if ending in OTHERS]:
             warnings.warn(
                 f"{len(left):,} images of {path} are left out, as they end in {', '.join(sorted({*left}))}. "

@@ -234,7 +234,8 @@ def draw_shares(axes: Axes, values: Floats, weights: Floats, colour: str) -> Non
 
 def draw_recolored(figure: Figure, pictures: dict[str, Any]) -> None:
     """Pictures side by side with their names above, as in the paper's figure of colour transfer."""
-    ratios = [picture.shape[1] / picture.shape[0] for picture in pictures.values()]
+    # Room for the name above a narrow picture; a very wide one is made smaller.
+    ratios = [np.clip(picture.shape[1] / picture.shape[0], 0.65, 3.0) for picture in pictures.values()]
     figure.set_size_inches(2.4 * sum(ratios) + 0.1 * len(ratios), 2.9)
     row = figure.subplots(1, len(pictures), squeeze=False, gridspec_kw={"width_ratios": ratios})[0]
     for axes, (name, picture) in zip(row, pictures.items(), strict=True):

@@ -146,7 +146,7 @@ def color(
     compare: Annotated[
         Path | None,
         typer.Option(
-            help="Draw a sheet of source, results and target too, a .png file: of --masses, or a few unless said.",
+            help="Draw a sheet of source, results and target (.png, .pdf, .svg): of --masses, or a few unless said.",
             rich_help_panel=THE_FILES,
         ),
     ] = None,

@@ -52,7 +52,7 @@ def distinct(levels: Levels) -> tuple[Levels, NDArray[np.int32]]:
     """The distinct colours among some, in order, and which of them each is."""
     bits = 8 * levels.dtype.itemsize
     wide: Any = np.int32 if bits == 8 else np.int64
-    # First the pairs of two channels, of which there are few, then those with the third: the marks stay small.
+    # First the pairs of two channels, of which there are few, then those with the third: fewer marks are needed.
     pairs, where = ranked(levels[:, 0].astype(wide) << bits | levels[:, 1], 1 << 2 * bits)
     each, where = ranked(where.astype(wide) << bits | levels[:, 2], len(pairs) << bits)
     first = pairs[each >> bits]

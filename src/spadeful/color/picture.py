@@ -20,21 +20,26 @@ class Picture(NamedTuple):
     dtype: np.dtype[Any]
 
     @staticmethod
-    def read(image: Any, name: str) -> Picture:
+    def read(image: Any, name: str, blank: bool = False) -> Picture:
+        """An image; one without a visible pixel only if it may be `blank`."""
         values = open_array(image, name)
         dtype = values.dtype
-        if values.ndim == 2 or values.shape[-1:] == (1,):
+        if values.ndim == 2 or (values.ndim == 3 and values.shape[2] == 1):
             values = np.repeat(values.reshape(*values.shape[:2], 1), 3, axis=2)
         if values.ndim != 3 or values.shape[2] not in (3, 4):
             raise ValueError(f"{name} must have the shape (h, w, 3), (h, w, 4) or (h, w). Got {values.shape} instead.")
         if dtype.kind == "f":
             if not ((values >= 0) & (values <= 1)).all():
-                raise ValueError(f"{name} must hold numbers from 0 to 1, or be of the type uint8 or uint16.")
+                low, high = values.min(), values.max()
+                raise ValueError(
+                    f"{name} must hold numbers from 0 to 1, or be of the type uint8 or uint16. "
+                    f"Got numbers from {low:g} to {high:g} instead."
+                )
             values = np.rint(values.astype(np.float64) * 65535).astype(np.uint16)
         elif dtype not in (np.uint8, np.uint16):
             raise TypeError(f"{name} must be of the type uint8 or uint16, or hold floats. Got {dtype} instead.")
         visible = values[:, :, 3] > 0 if values.shape[2] == 4 else None
-        if not values.size or (visible is not None and not visible.any()):
+        if not values.size or not (blank or visible is None or visible.any()):
             raise ValueError(f"{name} must have at least one pixel that can be seen. Got none.")
         levels = values[:, :, :3].reshape(-1, 3) if visible is None else values[visible][:, :3]
         return Picture(levels, visible, values, dtype)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Marks are quicker than sorting up to so many possible numbers for each that there is.
-SPARSE = 64
+#: Marks are quicker than sorting up to so many possible numbers for each that there is; they take 5 bytes a number.
+SPARSE, MARKS = 16, 1 << 25
 
 
 def ranked(keys: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[np.int32]]:
@@ -17,7 +17,7 @@ def ranked(keys: NDArray[Any], size: int) -> tuple[NDArray[Any], NDArray[np.int3
     >>> ranked(np.array([7, 2, 7]), 10)
     (array([2, 7]), array([1, 0, 1], dtype=int32))
     """
-    if size > SPARSE * len(keys):
+    if size > min(SPARSE * len(keys), MARKS):
         each, where = np.unique(keys, return_inverse=True)
         return each, where.astype(np.int32)
     seen = np.zeros(size, dtype=np.bool_)

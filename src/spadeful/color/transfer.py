@@ -47,8 +47,10 @@ class ColorTransfer:
         return f"ColorTransfer({len(self.colors)} colours, space={self.space!r}, neighbors={self.neighbors})"
 
     def apply(self, image: Any) -> NDArray[Any]:
-        """An image (h, w, 3), or 4 with alpha, in its new colours."""
-        picture = Picture.read(image, "image")
+        """An image (h, w, 3), or 4 with alpha, in its new colours; what cannot be seen stays as it is."""
+        picture = Picture.read(image, "image", blank=True)
+        if not len(picture.levels):
+            return picture.filled(picture.levels)
         levels, where = distinct(picture.levels)
         return picture.filled(self.move(levels).take(where, axis=0))
 
