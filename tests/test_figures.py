@@ -175,7 +175,7 @@ def test_flows_of_the_paper_are_drawn_with_their_distances():
     for row, flow in enumerate(found.values()):
         assert list(flow.steps) == [0, 10, 20, 30, 40, 50]
         titles = [axes.get_title() for axes in figure.axes[6 * row : 6 * row + 6]]
-        assert titles == [f"step {s}, $W_2$ = {d:.3f}" for s, d in zip(flow.steps, flow.distances, strict=True)]
+        assert titles == [f"step {s}, $W_2$ = {d:#.3g}" for s, d in zip(flow.steps, flow.distances, strict=True)]
         last = figure.axes[6 * row + 5].collections[1]
         np.testing.assert_array_equal(last.get_offsets(), flow.points[-1])
 

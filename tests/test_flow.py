@@ -52,9 +52,9 @@ def test_a_mass_that_falls_is_that_of_each_step():
     options = {"steps": 6, "lr": 0.01, "every": 3}
     masses, x = sp.Ramp(1.0, 0.4, 6), X
     for step in range(6):
-        x = euler(sp.Partial(masses(step))).advance(x, step, step + 1)
+        x = euler(sp.Partial(masses(step))).advance(x, step, step + 1)[0]
     falling = Euler(**vars(euler(sp.Partial(0.4))) | {"schedule": masses})
-    np.testing.assert_array_equal(falling.advance(X, 0, 6), x)
+    np.testing.assert_array_equal(falling.advance(X, 0, 6)[0], x)
     same = sp.gradient_flow(X, Y, sp.Partial(0.4), schedule=sp.Ramp(0.7, 0.7, 6), **options)
     np.testing.assert_array_equal(same.points, sp.gradient_flow(X, Y, sp.Partial(0.7), **options).points)
     with pytest.raises(ValueError, match="schedule is of the mass of a Partial problem"):
@@ -119,7 +119,7 @@ def energy(x, problem, steps, debiased):
 def test_steps_go_down_the_gradient_of_the_loss(problem, debiased):
     """Against differences of the loss: the plan may be held fixed, by the envelope theorem."""
     steps = euler(problem, debiased=debiased)
-    moved = steps.advance(X, 0, 1)
+    moved, _ = steps.advance(X, 0, 1)
     direction = RNG.normal(size=X.shape)
     h = 1e-6
     slope = energy(X + h * direction, problem, steps, debiased) - energy(X - h * direction, problem, steps, debiased)
@@ -204,6 +204,33 @@ def test_distances_are_exact():
 def test_wrong_inputs_are_refused(change, words):
     with pytest.raises(ValueError, match=words):
         sp.gradient_flow(**{"x": X, "y": Y, "problem": sp.Balanced()} | change)
+
+
+@pytest.mark.parametrize("lr", [10.0, 1e3, 1e6, 1e200])
+@pytest.mark.parametrize("problem", [sp.Balanced(), sp.Balanced(0.1)], ids=str)
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_flows_that_run_away_are_said_to(problem, lr):
+    with pytest.raises(ValueError, match="must not run away"):
+        sp.gradient_flow(X, Y, problem, steps=500, lr=lr, every=500)
+
+
+def test_any_function_can_be_a_schedule_that_is_gone_on_with(tmp_path):
+    options = {"steps": 4, "every": 2, "checkpoint": tmp_path}
+    first = sp.gradient_flow(X, Y, sp.Partial(0.5), schedule=lambda step: 1 - 0.1 * step, **options)
+    again = sp.gradient_flow(X, Y, sp.Partial(0.5), schedule=lambda step: 1 - step * 0.1, **options)
+    np.testing.assert_array_equal(again.points, first.points)
+    with pytest.raises(ValueError, match="schedule was"):
+        sp.gradient_flow(X, Y, sp.Partial(0.5), schedule=lambda step: 1 - 0.2 * step, **options)
+    with pytest.raises(TypeError, match="schedule must be a function"):
+        sp.gradient_flow(X, Y, sp.Partial(0.5), schedule=0.5)
+    with pytest.raises(ValueError, match="mass"):  # of the last step, before the first
+        sp.gradient_flow(X, Y, sp.Partial(0.5), steps=4, schedule=lambda step: 0.9 - 0.4 * step)
+
+
+def test_problems_that_do_not_converge_are_counted_once():
+    with pytest.warns(sp.NotConverged, match=r"20 problems of the flow did not reach") as caught:
+        sp.gradient_flow(X, Y, sp.Balanced(0.01), steps=5, every=5, max_iter=1)
+    assert len(caught) == 1
 
 
 def test_problems_are_refused_before_any_work():
@@ -399,6 +426,33 @@ def test_the_limit_of_pixels_can_be_chosen(tmp_path):
     options = [tmp_path / "spot.png", "-o", tmp_path / "run", "--steps", 10, "--max-pixels"]
     assert "must have at most 799 pixels. Got 800 instead" in call(*options, 799).stderr
     assert call(*options, 800).exit_code == 0
+
+
+@drawing
+def test_a_forced_run_that_fails_leaves_nothing_of_the_earlier_one(tmp_path):
+    assert call("-o", tmp_path, "--points", 20, "--steps", 4, "--every", 2).exit_code == 0
+    assert call("-o", tmp_path, "--points", 20, "--steps", 200, "--lr", 10, "--force").exit_code == 2
+    assert not {path.name for path in tmp_path.iterdir()} & {"points.npy", "flow.png"}
+
+
+@drawing
+def test_text_files_can_be_described(tmp_path):
+    (tmp_path / "x.csv").write_text("0,1\n1.5,2\n3,4\n5,6\n7,8\n")
+    run = [tmp_path / "x.csv", "s", "-o", tmp_path / "run", "--steps", 2, "--every", 1]
+    assert "--header or --no-header" in call(*run).stderr
+    shown = call(*run, "--no-header")
+    assert shown.exit_code == 0
+    assert "5 to 1,000" in shown.stdout
+    assert "are for .csv files" in call("-o", tmp_path / "other", "--header").stderr
+    assert "one of the shapes disc and s" in call("circle", "-o", tmp_path / "other").stderr
+
+
+@drawing
+def test_clouds_of_one_point_are_drawn(tmp_path):
+    np.save(tmp_path / "one.npy", np.zeros((3, 2)))
+    one = tmp_path / "one.npy"
+    shown = call(one, one, "-o", tmp_path / "run", "--batch-size", 1, "--steps", 2, "--every", 1)
+    assert (shown.exit_code, shown.stderr) == (0, "")
 
 
 @drawing

@@ -115,7 +115,7 @@ def draw_mass_path(axes: Axes, path: MassPath) -> None:
     axes.set_ylabel("value of the optimal plan", color=SOURCE)
     axes.set_ylim(bottom=min(0.0, float(np.min(path.values))))
     prices = axes.twinx()
-    prices.step(path.masses[1:], path.prices, color=WRONG, lw=1.2)
+    prices.stairs(path.prices, path.masses, baseline=None, color=WRONG, lw=1.2)
     prices.set_ylabel("price of one more unit", color=WRONG)
     prices.set_ylim(bottom=min(0.0, float(np.min(path.prices))))
 
@@ -271,11 +271,17 @@ CLASSES = (
 
 
 def draw_embedding(axes: Axes, source: tuple[Any, Any], target: tuple[Any, Any]) -> None:
-    """The features of two domains in the plane (t-SNE), a colour and a marker a class: source hollow, target full."""
+    """The features of two domains in the plane (t-SNE), a colour and a marker a class: source hollow, target full.
+
+    Points without a label, which is -1, are grey dots. From the eleventh class on, markers begin elsewhere.
+    """
     flat = np.split(in_the_plane(source[0], target[0]), [len(source[0])])
     for points, (_, labels), full in zip(flat, (source, target), (False, True), strict=True):
         for label in np.unique(labels):
-            colour, marker = CLASSES[int(label) % len(CLASSES)]
+            again, first = divmod(int(label), len(CLASSES))
+            colour, marker = CLASSES[first][0], CLASSES[(first + 3 * again) % len(CLASSES)][1]
+            if label < 0:
+                colour, marker = "0.6", "."
             at = points[labels == label]
             face = colour if full else "none"
             axes.scatter(at[:, 0], at[:, 1], s=18, marker=marker, facecolors=face, edgecolors=colour, linewidths=0.7)
@@ -371,8 +377,8 @@ SYMBOLS = {"n_batches": "k", "batch_size": "m", "mass": "s", "mass_from": "from 
 def title_of(name: str) -> str:
     """The name of a run as the paper writes it.
 
-    >>> title_of("n_batches=4,ts-pot"), title_of("cdan-e"), title_of("m-UOT, nearest")
-    ('TS-POT, k = 4', 'CDAN-E', 'm-UOT, nearest')
+    >>> title_of("n_batches=4,ts-pot"), title_of("cdan-e"), title_of("m-UOT, τ = 1")
+    ('TS-POT, k = 4', 'CDAN-E', 'm-UOT, τ = 1')
     """
     parts = [part.strip().partition("=") for part in name.split(",")]
     words = [word for word, equal, _ in parts if not equal]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,22 @@ from spadeful.batches import Indices, Sampled, check_count, sampled
 from spadeful.checkpoint import Checkpoint
 from spadeful.costs import batch_costs, read_both
 from spadeful.engine import fingerprint
+from spadeful.entropic import NotConverged
 from spadeful.minibatch import check_sizes, describe
-from spadeful.problems import Balanced, Problem, Schedule, at_iteration, check_schedule, is_number
+from spadeful.problems import (
+    Balanced,
+    Partial,
+    Problem,
+    Ramp,
+    Schedule,
+    Unbalanced,
+    at_iteration,
+    check_schedule,
+    is_number,
+)
 from spadeful.progress import progress_bar
 from spadeful.solve import check_limits, solve
+from spadeful.threads import all_cores
 
 #: Steps whose batches are drawn in one go.
 STRIDE = 128
@@ -146,13 +159,17 @@ def flow_frames(
     seed = check_count(seed, "seed", least=0)
     check_limits(tol, max_iter)
     check_schedule(problem, schedule)
+    masses = [Partial(schedule(step)).mass for step in range(steps)] if schedule else []
     if not is_number(lr) or not 0 < lr < np.inf:
         raise ValueError(f"lr must be a number above 0. Got {lr!r} instead.")
     if pairing not in ("paired", "all"):
         raise ValueError(f"pairing must be 'paired' or 'all'. Got {pairing!r} instead.")
     for points, name in ((x, "x"), (y, "y")):
-        if not (abs(points) <= 1e100).all():
-            raise ValueError(f"{name} must hold finite numbers of at most 1e100.")
+        if len(bad := np.flatnonzero(~(abs(points) <= 1e100).all(axis=1))):
+            at = bad[0]
+            raise ValueError(
+                f"{name} must hold finite numbers of at most 1e100. Got {points[at]} at {name}[{at}] instead."
+            )
     sides = [
         sampled(len(points), m, steps * k, bool(replace), seed, side, None, name)
         for side, (points, name) in enumerate(((x, "x"), (y, "y"), (x, "x")))
@@ -163,7 +180,12 @@ def flow_frames(
     settings = describe(problem, "sqeuclidean", (m, m), pairing)
     settings |= {"n_batches": k, "steps": steps, "lr": float(lr), "every": every, "debiased": bool(debiased)}
     settings |= {"replace": bool(replace), "measure": bool(measure), "seed": seed, "tol": tol, "max_iter": max_iter}
-    settings |= {"schedule": repr(schedule)} if schedule else {}
+    # What a function is called tells nothing about it; what it gives does.
+    settings |= (
+        {"schedule": repr(schedule) if isinstance(schedule, Ramp) else fingerprint(np.array([masses]))}
+        if schedule
+        else {}
+    )
     settings["points"] = [fingerprint(x), fingerprint(y)]
     # Checks are done when this is called, the work when frames are asked for.
     return run(x, euler, [*range(0, steps, every), steps], checkpoint, settings, measure, progress)
@@ -181,6 +203,7 @@ def run(
     """The frames at some steps, from a checkpoint as far as it has them."""
     store = Checkpoint(checkpoint, settings) if checkpoint is not None else None
     finished = store.finished() if store else set()
+    failed = 0
     with progress_bar("steps", marks[-1], progress) as advance:
         before = 0
         for number, step in enumerate(marks):
@@ -188,13 +211,21 @@ def run(
                 part = store.load(number)
                 x, distance = part["points"], float(part["distance"])
             else:
-                x = euler.advance(x, before, step)
+                x, unsettled = euler.advance(x, before, step)
+                failed += unsettled
                 distance = wasserstein(x, euler.y) if measure else np.nan
                 if store:
                     store.save(number, {"points": x, "distance": np.array(distance), "step": np.array(step)})
             yield Frame(step, x, distance)
             advance(step - before)
             before = step
+    if failed:
+        warnings.warn(
+            f"{failed:,} problems of the flow did not reach the marginal error {euler.tol:g} within {euler.max_iter} "
+            "sweeps. Raise max_iter, tol or reg.",
+            NotConverged,
+            stacklevel=3,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,35 +245,53 @@ class Euler:
     limit: float = np.inf  # points beyond it have run away
     schedule: Schedule | None = None
 
-    def advance(self, x: Floats, start: int, stop: int) -> Floats:
-        """The points after the steps from start to stop, given those at the start."""
-        x, size = x.copy(), len(x) * self.lr
-        i, j = self.pairs
+    def advance(self, x: Floats, start: int, stop: int) -> tuple[Floats, int]:
+        """The points after the steps from start to stop, and how many problems on the way did not converge."""
+        x, failed = x.copy(), 0
         for at in range(start, stop, STRIDE):
-            which = np.arange(at * self.k, min(at + STRIDE, stop) * self.k)
-            rows, cols, others = (
-                None if batches is None else batches.draw(which).reshape(-1, self.k, batches.batch_size)
-                for batches in (self.batches_x, self.batches_y, self.others)
-            )
-            assert rows is not None
-            assert cols is not None
-            for t in range(len(rows)):
-                row, col = rows[t, i], cols[t, j]
-                problem = at_iteration(self.problem, self.schedule, at + t)
-                moves, _ = self.gradients(problem, x, self.y, row, col)
-                if others is None:
-                    np.subtract.at(x, row, size * moves)
-                    continue
-                other = others[t, j]
-                back, forth = self.gradients(problem, x, x, row, other, both=True)
-                np.subtract.at(x, row, size * (moves - back / 2))
-                np.add.at(x, other, size * forth / 2)
-            if not abs(x).max() <= self.limit:
-                raise ValueError(
-                    f"The flow must not run away. After {at + len(rows)} steps a point is at {abs(x).max():.1g}; "
-                    f"take a smaller lr than {self.lr:g}, or a problem that moves less mass."
-                )
-        return x
+            end = min(at + STRIDE, stop)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", NotConverged)  # said once, of all of them
+                    failed += self.stride(x, at, end)
+            except ValueError:  # what is wrong with the costs of points on their way out
+                self.refuse_runaways(x, end, 10 / AWAY * self.limit)
+                raise
+            self.refuse_runaways(x, end, self.limit)
+        return x, failed
+
+    def stride(self, x: Floats, start: int, stop: int) -> int:
+        """Move the points by some steps, whose batches are drawn in one go."""
+        size, failed = len(x) * self.lr, 0
+        i, j = self.pairs
+        which = np.arange(start * self.k, stop * self.k)
+        rows, cols, others = (
+            None if batches is None else batches.draw(which).reshape(-1, self.k, batches.batch_size)
+            for batches in (self.batches_x, self.batches_y, self.others)
+        )
+        assert rows is not None
+        assert cols is not None
+        for t in range(len(rows)):
+            row, col = rows[t, i], cols[t, j]
+            problem = at_iteration(self.problem, self.schedule, start + t)
+            moves, _, unsettled = self.gradients(problem, x, self.y, row, col)
+            failed += unsettled
+            if others is None:
+                np.subtract.at(x, row, size * moves)
+                continue
+            other = others[t, j]
+            back, forth, unsettled = self.gradients(problem, x, x, row, other, both=True)
+            failed += unsettled
+            np.subtract.at(x, row, size * (moves - back / 2))
+            np.add.at(x, other, size * forth / 2)
+        return failed
+
+    def refuse_runaways(self, x: Floats, step: int, limit: float) -> None:
+        if not abs(x).max() <= limit:
+            raise ValueError(
+                f"The flow must not run away. Within {step} steps a point is at {abs(x).max():.1g}; "
+                f"take a smaller lr than {self.lr:g}, or a problem that moves less mass."
+            ) from None
 
     @property
     def pairs(self) -> tuple[Any, Any]:
@@ -254,16 +303,20 @@ class Euler:
     def gradients(
         self, problem: Problem, x: Floats, y: Floats, rows: Indices, cols: Indices, both: bool = False
     ) -> Any:
-        """The gradient of the mean cost of some pairs of batches in their points of x, and in those of y if asked."""
-        threads = 1 if rows.size * cols.shape[1] < WORTH_THREADS else None
-        costs = batch_costs(x, y, rows, cols, "sqeuclidean", threads or 1)
-        plans = solve(costs, problem, tol=self.tol, max_iter=self.max_iter, threads=threads).matrix
+        """The gradient of the mean cost of some pairs of batches in their points of x, and in those of y if asked; how
+        many of the problems did not converge.
+        """
+        threads = 1 if rows.size * cols.shape[1] < WORTH_THREADS else all_cores()
+        costs = batch_costs(x, y, rows, cols, "sqeuclidean", threads)
+        solved = solve(costs, problem, tol=self.tol, max_iter=self.max_iter, threads=threads)
+        certain = problem.reg == 0 and not isinstance(problem, Unbalanced)  # to ask takes a while, for such small ones
+        plans, failed = solved.matrix, 0 if certain else np.count_nonzero(~np.asarray(solved.converged))
         plans *= 2 / len(rows)
         at_x, at_y = x[rows], y[cols]
         of_x = plans.sum(axis=2)[..., None] * at_x - plans @ at_y
         if not both:
-            return of_x, None
-        return of_x, plans.sum(axis=1)[..., None] * at_y - plans.transpose(0, 2, 1) @ at_x
+            return of_x, None, failed
+        return of_x, plans.sum(axis=1)[..., None] * at_y - plans.transpose(0, 2, 1) @ at_x, failed
 
 
 def wasserstein(x: Floats, y: Floats) -> float:
@@ -273,4 +326,10 @@ def wasserstein(x: Floats, y: Floats) -> float:
     3.0
     """
     rows, cols = np.arange(len(x))[None], np.arange(len(y))[None]
-    return float(np.sqrt(solve(batch_costs(x, y, rows, cols, "sqeuclidean", 1)[0], Balanced()).value))
+    try:
+        return float(np.sqrt(solve(batch_costs(x, y, rows, cols, "sqeuclidean", 1)[0], Balanced()).value))
+    except MemoryError:
+        raise MemoryError(
+            f"The exact W2 of {len(x):,} and {len(y):,} points needs a matrix of all costs, which does not fit the "
+            "memory. Pass measure=False (--no-distance), or fewer points."
+        ) from None

@@ -15,11 +15,11 @@ from rich.table import Table
 from spadeful import figures
 from spadeful.arrays import Floats
 from spadeful.batches import check_count
-from spadeful.files import replacing
+from spadeful.files import check_free, replacing
 from spadeful.flow import Flow, Frame, flow_frames, gather
 from spadeful.images import MOST_PIXELS, read_photo
-from spadeful.points import load_points
-from spadeful.problems import Problem
+from spadeful.points import AS_FOUND, Text, load_points
+from spadeful.problems import Problem, Schedule
 from spadeful.shapes import IMAGES, disc, image_points, s_shape
 from spadeful.simulations.flows import animate_flow, check_animation, draw_flows
 
@@ -28,13 +28,19 @@ SHAPES: dict[str, Callable[[int, int], Floats]] = {"disc": disc, "s": s_shape}
 SHOWN = 6
 
 
-def read_points(source: str, n: int, seed: int, most: int) -> NDArray[Any]:
+def read_points(source: str, n: int, seed: int, most: int, text: Text = AS_FOUND) -> NDArray[Any]:
     """The points of a file, or so many of a shape or an image, which may have at most so many pixels."""
     if source in SHAPES:
         return SHAPES[source](n, seed)
-    if Path(source).suffix.lower() in IMAGES:
+    ending = Path(source).suffix.lower()
+    if ending in IMAGES:
         return image_points(read_photo(source, most).pixels, n, seed, source)
-    return load_points(source)
+    if not ending:
+        raise ValueError(
+            f"{source} must be a file of points (.npy, .npz, .csv, .parquet), an image ({', '.join(IMAGES)}) or one of "
+            f"the shapes {' and '.join(SHAPES)}."
+        )
+    return load_points(source, text)
 
 
 def run(
@@ -47,6 +53,7 @@ def run(
     seed: int = 0,
     most: int = MOST_PIXELS,
     animation: Path | None = None,
+    text: Text = AS_FOUND,
     resume: bool = False,
     force: bool = False,
     **options: Any,
@@ -59,12 +66,13 @@ def run(
     if n < 1:
         raise ValueError(f"There must be at least 1 point. Got {n} instead.")
     check_count(seed, "seed", least=0)
-    points = read_points(x, n, 2 * seed, most), read_points(y, n, 2 * seed + 1, most)
+    points = read_points(x, n, 2 * seed, most, text), read_points(y, n, 2 * seed + 1, most, text)
     parts = folder / "frames"
     coming = flow_frames(*points, problem, seed=seed, checkpoint=parts, progress=True, **options)
     if force and not resume:
-        for part in [*parts.glob("part-*.npz"), *parts.glob("settings.json")]:  # and nothing else that may be there
-            part.unlink()
+        ends = [folder / name for name in ("flow.csv", "points.npy", "flow.png")]
+        for part in [*parts.glob("part-*.npz"), parts / "settings.json", *ends]:  # and nothing else that may be there
+            part.unlink(missing_ok=True)
     start, frames = perf_counter(), []
     try:
         for frame in coming:
@@ -80,7 +88,7 @@ def run(
     figures.save(draw_flows((target, {"": some(flow)})), folder / "flow.png", force=True)
     if animation is not None:
         animate_flow(flow, target, animation, force)
-    Console().print(summary(points, problem, flow, seconds, folder, animation))
+    Console().print(summary(points, problem, options.get("schedule"), flow, seconds, folder, animation))
     return flow
 
 
@@ -93,6 +101,7 @@ def check_folder(folder: Path, resume: bool, force: bool) -> None:
             f"{folder} is not empty. Pass --resume to go on with the flow in it, --force to start afresh, "
             "or choose another folder."
         )
+    check_free(folder / "flow.csv", force=True)
 
 
 def write_distances(frames: list[Frame], path: Path) -> None:
@@ -110,6 +119,7 @@ def some(flow: Flow) -> Flow:
 def summary(
     points: tuple[NDArray[Any], NDArray[Any]],
     problem: Problem,
+    schedule: Schedule | None,
     flow: Flow,
     seconds: float,
     folder: Path,
@@ -120,6 +130,8 @@ def summary(
     table.add_column(overflow="fold")
     table.add_row("points", f"{len(points[0]):,} to {len(points[1]):,}")
     table.add_row("problem", f"{problem}")
+    if schedule is not None:
+        table.add_row("its mass", f"{schedule}")
     table.add_row("steps", f"{flow.steps[-1]:,}")
     if np.isfinite(flow.distances).all():
         table.add_row("W2", f"{flow.distances[0]:.4g} at the start, {flow.distances[-1]:.4g} at the end")

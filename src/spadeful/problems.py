@@ -199,6 +199,10 @@ class Ramp:
 
 
 def check_schedule(problem: object, schedule: Schedule | None) -> None:
+    if schedule is not None and not callable(schedule):
+        raise TypeError(
+            f"schedule must be a function of the step, such as Ramp(1.0, 0.5, 5000). Got {schedule!r} instead."
+        )
     if schedule is not None and not isinstance(problem, Partial):
         raise ValueError(f"schedule is of the mass of a Partial problem. Got the problem {problem!r} instead.")
 

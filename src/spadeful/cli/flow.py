@@ -11,9 +11,13 @@ from spadeful.cli.shared import (
     THE_BATCHES,
     THE_FILES,
     THE_PROBLEM,
+    THE_SOLVER,
     THE_STEPS,
     chosen_problem,
+    limits_of,
+    plain_warnings,
     refusals,
+    text_of,
 )
 
 HELP = """Let points flow to others along the gradient of a mini-batch loss.
@@ -47,14 +51,28 @@ def flow(
     ] = None,
     tau: Annotated[
         str | None,
-        typer.Option(metavar="NUMBER[,NUMBER]", help="For unbalanced: the penalty.", rich_help_panel=THE_PROBLEM),
+        typer.Option(
+            metavar="NUMBER[,NUMBER]",
+            help="For unbalanced: the price of mass left or made, of both sides or of each.",
+            rich_help_panel=THE_PROBLEM,
+        ),
     ] = None,
-    reg: Annotated[float, typer.Option(help="Entropic regularisation.", rich_help_panel=THE_PROBLEM)] = 0.0,
+    reg: Annotated[
+        float, typer.Option(help="Entropic regularisation; 0 solves exactly.", rich_help_panel=THE_PROBLEM)
+    ] = 0.0,
     divergence: Annotated[
-        str | None, typer.Option(metavar="kl|tv", help="For unbalanced.", rich_help_panel=THE_PROBLEM)
+        str | None,
+        typer.Option(
+            metavar="kl|tv", help="For unbalanced: how what is left or made is measured.", rich_help_panel=THE_PROBLEM
+        ),
     ] = None,
     entropy: Annotated[
-        str | None, typer.Option(metavar="plain|kl", help="For unbalanced with --reg.", rich_help_panel=THE_PROBLEM)
+        str | None,
+        typer.Option(
+            metavar="plain|kl",
+            help="For unbalanced with --reg: of the plan alone, or relative to the weights.",
+            rich_help_panel=THE_PROBLEM,
+        ),
     ] = None,
     debiased: Annotated[
         bool,
@@ -71,8 +89,10 @@ def flow(
     replace: Annotated[
         bool, typer.Option("--replace", help="Let a batch hold a point twice.", rich_help_panel=THE_BATCHES)
     ] = False,
-    steps: Annotated[int, typer.Option(help="How many.", rich_help_panel=THE_STEPS)] = 5000,
-    lr: Annotated[float, typer.Option(help="How long they are.", rich_help_panel=THE_STEPS)] = 0.001,
+    steps: Annotated[int, typer.Option(help="How many steps.", rich_help_panel=THE_STEPS)] = 5000,
+    lr: Annotated[
+        float, typer.Option(help="The learning rate: how long a step is.", rich_help_panel=THE_STEPS)
+    ] = 0.001,
     every: Annotated[int, typer.Option(help="Steps between two frames.", rich_help_panel=THE_STEPS)] = 100,
     measure: Annotated[
         bool, typer.Option("--distance/--no-distance", help="Find W2 at the frames.", rich_help_panel=THE_STEPS)
@@ -81,22 +101,47 @@ def flow(
         int, typer.Option("--points", help="Drawn from an image or a shape.", rich_help_panel=THE_STEPS)
     ] = 1000,
     seed: Annotated[int, typer.Option(help="Decides points and batches.", rich_help_panel=THE_STEPS)] = 0,
+    tol: Annotated[
+        float | None,
+        typer.Option(help="With --reg: the marginal error to reach, 1e-6 unless said.", rich_help_panel=THE_SOLVER),
+    ] = None,
+    max_iter: Annotated[
+        int | None, typer.Option(help="With --reg: sweeps at most, 10000 unless said.", rich_help_panel=THE_SOLVER)
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(help="What divides the cells of .csv files; found out unless said.", rich_help_panel=THE_FILES),
+    ] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether .csv files begin with the columns' names; found out unless said.",
+            rich_help_panel=THE_FILES,
+        ),
+    ] = None,
     max_pixels: Annotated[
         int, typer.Option(help="Refuse images with more pixels.", rich_help_panel=THE_FILES)
     ] = 100_000_000,
     animation: Annotated[
-        Path | None, typer.Option("--animate", help="A .gif, or an .mp4 where ffmpeg is.", rich_help_panel=THE_FILES)
+        Path | None,
+        typer.Option(
+            "--animate", help="Write an animation too: a .gif, or an .mp4 where ffmpeg is.", rich_help_panel=THE_FILES
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the flow in the folder.", rich_help_panel=THE_FILES)
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace results that exist; start afresh.", rich_help_panel=THE_FILES)
+        bool,
+        typer.Option(
+            "--force", help="Replace results that exist; without --resume, start afresh.", rich_help_panel=THE_FILES
+        ),
     ] = False,
 ) -> None:
     from spadeful import Partial, Ramp, flowing
 
-    with refusals():
+    with refusals(), plain_warnings():
         if folder is None:
             raise ValueError("The folder of the flow must be named by --output.")
         if problem == "partial" and mass is None:
@@ -115,6 +160,7 @@ def flow(
             seed=seed,
             most=max_pixels,
             animation=animation,
+            text=text_of(delimiter, header, [x, y]),
             resume=resume,
             force=force,
             batch_size=batch_size,
@@ -127,4 +173,5 @@ def flow(
             schedule=schedule,
             replace=replace,
             measure=measure,
+            **limits_of(tol, max_iter, chosen),
         )

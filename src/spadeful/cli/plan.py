@@ -13,8 +13,10 @@ from spadeful.cli.shared import (
     THE_PROBLEM,
     THE_SOLVER,
     chosen_problem,
+    limits_of,
     numbers,
     refusals,
+    text_of,
 )
 
 HELP = """Transport between two clouds of points of any size, through mini-batches.
@@ -172,25 +174,17 @@ def plan(
     ] = False,
 ) -> None:
     from spadeful import planning
-    from spadeful.points import Text
 
     with refusals():
         chosen = chosen_problem(problem, mass, tau, reg, divergence, entropy)
-        limits = {name: value for name, value in (("tol", tol), ("max_iter", max_iter)) if value is not None}
-        if limits and not chosen.reg:
-            raise ValueError("--tol and --max-iter are for regularised problems. Pass --reg above 0 too, or neither.")
+        limits = limits_of(tol, max_iter, chosen)
         sizes = numbers(batch_size, "--batch-size", int)
-        delimiter = "\t" if delimiter == r"\t" else delimiter
-        if delimiter is not None and len(delimiter) != 1:
-            raise ValueError(f"--delimiter must be one character. Got {delimiter!r} instead.")
-        if (delimiter, header) != (None, None) and not any(name.lower().endswith(".csv") for name in (x, y)):
-            raise ValueError("--delimiter, --header and --no-header are for .csv files. Got none of them.")
         planning.run(
             x,
             y,
             chosen,
             planning.Outputs(output, images, picture, force),
-            text=Text(delimiter, header),
+            text=text_of(delimiter, header, [x, y], labels),
             labels=labels or [],
             resume=resume,
             batch_size=sizes,

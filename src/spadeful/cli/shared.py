@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from spadeful.points import Text
     from spadeful.problems import Problem
 
 THE_PROBLEM, THE_BATCHES, THE_FILES, THE_SOLVER = "The problem", "The batches", "Reading and writing", "The solver"
@@ -37,6 +38,27 @@ def plain_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: typer.echo(f"spadeful: {message}", err=True)
         yield
+
+
+def text_of(delimiter: str | None, header: bool | None, points: list[str], labels: list[str] | None = None) -> Text:
+    """How .csv files are written; refused where there are none. Whether labels have a header, their number tells."""
+    from spadeful.points import Text
+
+    delimiter = "\t" if delimiter == r"\t" else delimiter
+    if delimiter is not None and len(delimiter) != 1:
+        raise ValueError(f"--delimiter must be one character. Got {delimiter!r} instead.")
+    files = points if header is not None else [*points, *(labels or [])]
+    if (delimiter, header) != (None, None) and not any(name.lower().endswith(".csv") for name in files):
+        raise ValueError("--delimiter, --header and --no-header are for .csv files. Got none of them.")
+    return Text(delimiter, header)
+
+
+def limits_of(tol: float | None, max_iter: int | None, problem: Problem) -> dict[str, Any]:
+    """Those that are given; refused where nothing is iterated."""
+    limits = {name: value for name, value in (("tol", tol), ("max_iter", max_iter)) if value is not None}
+    if limits and not problem.reg:
+        raise ValueError("--tol and --max-iter are for regularised problems. Pass --reg above 0 too, or neither.")
+    return limits
 
 
 def numbers(text: str, name: str, kind: type[int] | type[float]) -> Any:

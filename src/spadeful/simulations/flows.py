@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: What the paper compares. m-UOT ends nearest of the paper's grid, with plans of the mass 14 whose steps scatter the
-#: points, and nearest of those of about the mass 1: see benchmarks/flow.py. Of the last, the mass falls from all.
+#: What the paper compares. The first m-UOT ends nearest of the paper's grid, with plans of the mass 14 whose steps
+#: scatter the points, the second nearest of those of about the mass 1: see benchmarks/flow.py. Of the last method, the
+#: mass falls from all.
 METHODS: dict[str, Problem] = {
     "m-OT": Balanced(),
-    "m-UOT, nearest": Unbalanced(0.001, 1.0),
-    "m-UOT, mass 1": Unbalanced(1.0, 0.1),
+    "m-UOT, τ = 0.001, ε = 1": Unbalanced(0.001, 1.0),
+    "m-UOT, τ = 1, ε = 0.1": Unbalanced(1.0, 0.1),
     "m-POT, s = 0.9": Partial(0.9),
     "m-POT, s = 0.8": Partial(0.8),
     "m-POT, 1 to 0.5": Partial(0.5),
@@ -68,7 +69,7 @@ def view_of(start: Floats, y: Floats, clouds: list[Floats]) -> tuple[Floats, Flo
     ends = [np.quantile(place(points, start, y), [0.005, 0.995], axis=0) for points in clouds]
     shown = np.concatenate([*flatten(start, y), *ends])
     low, high = shown.min(axis=0), shown.max(axis=0)
-    margin = 0.08 * (high - low).max()
+    margin = 0.08 * ((high - low).max() or abs(high).max() or 1.0)
     return low - margin, high + margin
 
 
@@ -126,4 +127,4 @@ def animate_flow(flow: Flow, y: Floats, path: str | Path, force: bool = False) -
 
 
 def w2(distance: float) -> str:
-    return f", $W_2$ = {distance:.3f}" if np.isfinite(distance) else ""
+    return f", $W_2$ = {f'{distance:#.3g}'.rstrip('.')}" if np.isfinite(distance) else ""
