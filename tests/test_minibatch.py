@@ -638,6 +638,21 @@ def test_a_checkpoint_keeps_arrays(tmp_path):
     assert again.load(3)["a"].tolist() == [0, 1, 2]
 
 
+def test_a_checkpoint_knows_its_parts_from_other_files(tmp_path):
+    store = Checkpoint(tmp_path, {"seed": 1})
+    store.save(3, {"a": np.arange(3)})
+    for name in ("part-old.npz", "part-4.npz", "part-00000003.npz.bak"):
+        (tmp_path / name).write_bytes(b"")
+    assert store.finished() == {3}
+
+
+@pytest.mark.parametrize("damage", ["", "[1, 2]", "3", '{"seed": 1'])
+def test_damaged_settings_of_a_checkpoint_are_named(tmp_path, damage):
+    (tmp_path / "settings.json").write_text(damage)
+    with pytest.raises(ValueError, match=r"settings\.json must be whole. It is damaged; remove the folder"):
+        Checkpoint(tmp_path, {"seed": 1})
+
+
 # What is refused.
 
 

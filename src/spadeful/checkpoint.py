@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -13,6 +14,26 @@ from numpy.typing import NDArray
 from spadeful.files import replacing
 
 SETTINGS = "settings.json"
+
+
+def differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What has changed between two dictionaries, each in words.
+
+    >>> differences({"seed": 0, "mass": 0.9, "reg": 0.0}, {"seed": 1, "mass": 0.9})
+    ['reg was 0.0 and is None', 'seed was 0 and is 1']
+    """
+    changed = [key for key in sorted({*was, *now}) if was.get(key) != now.get(key)]
+    return [f"{key} was {was.get(key)!r} and is {now.get(key)!r}" for key in changed]
+
+
+def check_same_run(folder: str | Path, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on in a folder with other settings than its own."""
+    changes = differences(was, now)
+    if changes:
+        raise ValueError(
+            f"The checkpoint in {folder} must belong to the same run. It differs: {'; '.join(changes)}. "
+            "Go on with its settings, choose another folder, or remove this one."
+        )
 
 
 class Checkpoint:
@@ -28,23 +49,18 @@ class Checkpoint:
                 temporary.write_text(wanted)
             return
         try:
-            found = json.loads(path.read_text())
-        except ValueError:
+            found = dict(json.loads(path.read_text()))
+        except (ValueError, TypeError):
             raise ValueError(f"{path} must be whole. It is damaged; remove the folder {self.folder}.") from None
-        differing = sorted(key for key in {*found, *settings} if found.get(key) != json.loads(wanted).get(key))
-        if differing:
-            changes = "; ".join(f"{key} was {found.get(key)!r} and is {settings.get(key)!r}" for key in differing)
-            raise ValueError(
-                f"The checkpoint {self.folder} must belong to the same run. It differs: {changes}. "
-                "Choose another folder, or remove this one."
-            )
+        check_same_run(self.folder, found, json.loads(wanted))
 
     def _path(self, number: int) -> Path:
         return self.folder / f"part-{number:08d}.npz"
 
     def finished(self) -> set[int]:
-        """The numbers of the parts that are there; none is there half."""
-        return {int(path.stem.removeprefix("part-")) for path in self.folder.glob("part-*.npz")}
+        """The numbers of the parts that are there; none is there half. Files that others have put there are none."""
+        names = self.folder.glob(f"part-{'[0-9]' * 8}.npz")
+        return {int(path.stem.removeprefix("part-")) for path in names}
 
     def load(self, number: int) -> dict[str, NDArray[Any]]:
         path = self._path(number)
