@@ -369,6 +369,125 @@ def test_a_folder_holds_one_run_at_a_time(tmp_path):
     run(tmp_path, 8, resume=True)
 
 
+BEGUN = {
+    "method": ad.Transport(sp.Partial(0.8)),
+    "training": ad.Training(8, lr=0.02, evaluate_every=4),
+    "warmup": ad.Training(4, lr=0.02, evaluate_every=4),
+    "batch_size": 24,
+}
+
+
+def going_on(folder, resume=True, shift=2.0, labels=slice(None), **changes):
+    source, target = domains(shift=shift)
+    source = ad.Domain(source.x, source.y[labels], "source", NAMES)
+    network = changes.pop("network", None) or small()
+    record = ad.adapt(network, source, target, **{**BEGUN, **changes}, folder=folder, resume=resume)
+    return network, record
+
+
+def longer(**changes):
+    return ad.Training(**{"iterations": 12, "lr": 0.02, "evaluate_every": 4, **changes})
+
+
+OF_OTHERS = [
+    ({"method": ad.Transport(sp.Partial(0.2))}, r"method\.problem\.mass of phase 2 was 0\.8 and is 0\.2\. Go on with"),
+    ({"method": ad.Transport(sp.Partial(0.8), eta=2.0)}, r"method\.eta of phase 2 was 1\.0 and is 2\.0\."),
+    (
+        {"method": ad.Transport(sp.Partial(0.8), schedule=sp.Ramp(1.0, 0.8, 9))},
+        r"method\.schedule of phase 2 was None and is 'Ramp'\.",
+    ),
+    ({"method": ad.Transport(sp.Balanced())}, "method of phase 2 was 'm-POT' and is 'm-OT'"),
+    ({"method": ad.SourceOnly()}, "method of phase 2 was 'm-POT' and is 'source-only'"),
+    ({"method": ad.DANN(8)}, "method of phase 2 was 'm-POT' and is 'DANN'"),
+    ({"training": longer(optimizer="sgd")}, "optimizer of phase 2 was 'adam' and is 'sgd'"),
+    ({"training": longer(lr=0.01)}, r"lr of phase 2 was 0\.02 and is 0\.01"),
+    ({"training": longer(seed=3)}, "seed was 0 and is 3; training.seed of phase 2 was 0 and is 3"),
+    ({"training": longer(select="entropy")}, "select was 'density' and is 'entropy'"),
+    ({"training": longer(iterations=4)}, "at iteration 8 of phase 2. Got phases of 4 and 4 iterations"),
+    ({"warmup": longer()}, r"training\.iterations of phase 1 was 4 and is 12"),
+    ({"warmup": None}, "at iteration 8 of phase 2. Got phases of 8 iterations"),
+    ({"warmup": None, "training": longer()}, "at iteration 8 of phase 2. Got phases of 12 iterations"),
+    ({"shift": 3.0}, r"target was \[.*\] and is \["),
+    ({"labels": slice(None, None, -1)}, r"labels was \[.*\] and is \["),
+    ({"batch_size": 30}, "batch_size was 24 and is 30"),
+]
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("begun")
+    going_on(folder, resume=False)
+    return folder
+
+
+@pytest.mark.parametrize(("change", "message"), OF_OTHERS, ids=lambda part: str(part)[:60])
+def test_a_run_does_not_go_on_as_another(begun, change, message):
+    before = {path: path.read_bytes() for path in begun.iterdir()}
+    network = small()
+    with pytest.raises(ValueError, match=f"must belong to the same run.*{message}"):
+        going_on(begun, network=network, **change)
+    assert {path: path.read_bytes() for path in begun.iterdir()} == before
+    assert same_weights(network, small())
+
+
+def same_weights(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+def test_a_network_of_another_shape_is_refused_untouched(begun):
+    def other():
+        torch.manual_seed(0)
+        return ad.Network(torch.nn.Sequential(torch.nn.Linear(2, 5), torch.nn.Linear(5, 4)), torch.nn.Linear(4, 3))
+
+    network = other()
+    with pytest.raises(ValueError, match=r"must be of this network and method. It holds another.* was .* and is"):
+        going_on(begun, network=network)
+    assert same_weights(network, other())
+
+
+def test_a_warm_up_does_not_go_on_from_adaptation_nor_with_other_batches(tmp_path):
+    going_on(tmp_path / "none", resume=False, warmup=None)
+    with pytest.raises(ValueError, match="method of phase 1 was 'm-POT' and is 'source-only'"):
+        going_on(tmp_path / "none", training=longer(), warmup=longer())
+    stopped = {"training": longer(), "warmup": BEGUN["warmup"]}
+    with pytest.raises(StopError):
+        going_on(tmp_path / "warm", resume=False, method=Unable(sp.Partial(0.8)), **stopped)
+    for change in ({"seed": 1}, {"select": "entropy"}):  # of the phase to come, and of the whole run
+        ((name, value),) = change.items()
+        with pytest.raises(ValueError, match=f"It differs: {name} was .* and is {value!r}"):
+            going_on(tmp_path / "warm", training=longer(**change))
+    _, record = going_on(tmp_path / "warm", method=ad.Transport(sp.Partial(0.5)))  # it has not begun
+    assert [row["phase"] for row in record.rows] == ["source-only", "m-POT", "m-POT"]
+
+
+class Unable(ad.Transport):
+    def losses(self, network, draw, step):
+        raise StopError
+
+
+def test_functions_and_numbers_of_numpy_are_told_by_what_stays(tmp_path):
+    def schedule():
+        return lambda iteration: 0.8
+
+    changes = {"method": ad.Transport(sp.Partial(0.8), schedule=schedule(), eta=np.float32(1))}
+    going_on(tmp_path, resume=False, **changes)
+    changes = {"method": ad.Transport(sp.Partial(0.8), schedule=schedule(), eta=1.0)}
+    _, record = going_on(tmp_path, **changes, training=longer())
+    assert record.rows[-1]["iteration"] == 12
+
+
+def test_a_checkpoint_without_settings_goes_on_but_as_its_own_method(begun, tmp_path):
+    tensors, state = states.read(begun / states.LAST)
+    del state["settings"]
+    states.write(tmp_path / states.LAST, tensors, state)
+    with pytest.raises(ValueError, match="method of phase 2 was 'm-POT' and is 'm-OT'"):
+        going_on(tmp_path, method=ad.Transport(sp.Balanced()))
+    with pytest.raises(ValueError, match=r"at iteration 8 of phase 2\. Got phases of 8 iterations"):
+        going_on(tmp_path, warmup=None)
+    network, _ = going_on(tmp_path, training=longer())
+    assert not same_weights(network, small())
+
+
 def test_room_is_asked_for_before_training(tmp_path):
     with pytest.raises(OSError, match="must have room"):
         states.Folder(tmp_path / "full", room=1 << 62)

@@ -19,6 +19,7 @@ from torch import nn  # noqa: E402
 from spadeful import generating  # noqa: E402
 from spadeful.cli import app  # noqa: E402
 from spadeful.generate.config import Config, make_config  # noqa: E402
+from spadeful.generate.data import Images  # noqa: E402
 from spadeful.generate.method import Adversarial, Batch, frozen  # noqa: E402
 from spadeful.generate.networks import FeatureNetwork, Generator  # noqa: E402
 from spadeful.generate.samples import generated, noise, sheet, ways  # noqa: E402
@@ -245,6 +246,36 @@ def test_resumed_runs_end_with_the_same_bits(tmp_path, problem):
     assert any(name.startswith("features optimizer.") for name in whole)
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
     assert [row["iteration"] for row in record.rows] == [3, 6, 9]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"problem": sp.Partial(0.5)}, "method.problem.mass of phase 1 was 0.9 and is 0.5"),
+        ({"problem": sp.Balanced()}, "method of phase 1 was 'm-POT' and is 'm-OT'"),
+        ({"shift": 1}, "points was"),
+        ({"training": Training(9, lr=1e-3, evaluate_every=3)}, "training.lr of phase 1 was 0.0005 and is 0.001"),
+        ({"training": Training(9, evaluate_every=3, seed=1)}, "seed was 0 and is 1"),
+        ({"training": Training(3, evaluate_every=3)}, "at iteration 6 of phase 1. Got phases of 3 iterations"),
+        ({"batch_size": 9}, "batch_size was 10 and is 9"),
+        ({"width": 8}, "must be of this network and method.*was .4, 1, 4, 4. and is .8, 1, 4, 4."),
+    ],
+    ids=str,
+)
+def test_a_run_does_not_go_on_as_another(tmp_path, change, message):
+    pixels = np.random.default_rng(0).integers(0, 200, (40, 8, 8, 1), dtype=np.uint8)
+    begun = {"problem": sp.Partial(0.9), "training": Training(6, evaluate_every=3), "batch_size": 10}
+
+    def run(problem, training, batch_size, shift=0, width=4, resume=False):
+        networks = Generator((1, 8, 8), 4, width), FeatureNetwork((1, 8, 8), width)
+        images, sizes = Images(pixels + np.uint8(shift), "noise"), {"batch_size": batch_size, "latent": 4}
+        train(*networks, images, Adversarial(problem, 2), training, **sizes, folder=tmp_path, resume=resume)
+
+    run(**begun)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=message):
+        run(**{**begun, **change}, resume=True)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_looking_at_samples_does_not_disturb_training():

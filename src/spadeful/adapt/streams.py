@@ -13,6 +13,7 @@ from torch import Tensor
 from spadeful.adapt.domain import Domain
 from spadeful.adapt.methods.base import Batch
 from spadeful.batches import groups_of, sampled
+from spadeful.engine import fingerprint
 
 #: Points, and numbers in all, that a network is tested on at a time.
 MOST_POINTS, MOST_NUMBERS = 1000, 8_000_000
@@ -34,6 +35,13 @@ class DomainStream:
         many = 1 << 62  # batches have numbers, and no end
         self._source = sampled(len(source), batch_size, many, short, seed, 0, source.y, "the source")
         self._target = sampled(len(target), batch_size, many, batch_size > len(target), seed, 1, None, "the target")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the batches follow from."""
+        points = {"source": fingerprint(self.source.x), "target": fingerprint(self.target.x)}
+        labels = fingerprint(self.source.labels(np.arange(len(self.source))).numpy())
+        return {"batch_size": self._source.batch_size, "seed": self.seed, **points, "labels": labels}
 
     def batch(self, number: int) -> Batch:
         which = np.array([number])

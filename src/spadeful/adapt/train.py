@@ -18,6 +18,7 @@ from spadeful.adapt.selection import RULES, check_rule
 from spadeful.training import loop, states
 from spadeful.training.loop import Learners, Turn
 from spadeful.training.record import Record
+from spadeful.training.settings import by_name
 from spadeful.training.streams import Stream
 
 #: Measures of a network by name, such as the accuracy on the target.
@@ -105,6 +106,11 @@ class Adaptation:
     def name(self) -> str:
         return self.method.name
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        # A method goes by its name, so that a kind of it that only looks on is the same.
+        return by_name("training", self.training) | by_name("method", self.method) | {"method": self.name}
+
     def learners(self) -> Learners:
         own = self.method.modules(*self.sizes)
         modules = {"network": self.network} | ({"method": own} if own is not None else {})
@@ -131,7 +137,8 @@ def train(
 
     `sizes` are the numbers of features and classes, which a method's own modules are made for. With a folder, a
     checkpoint is kept at every evaluation, and the best one as a copy; `resume` goes on from the last one to the
-    same weights, bit for bit on a CPU with as many threads.
+    same weights, bit for bit on a CPU with as many threads. Other settings are refused, but for more iterations of
+    the phase that it is in.
     """
     return loop.train(
         [Adaptation(network, sizes, phase.method, phase.training) for phase in phases],

@@ -13,10 +13,12 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from spadeful.batches import Indices, sampled
+from spadeful.engine import fingerprint
 from spadeful.generate.method import FEATURES, GENERATOR, Adversarial, Batch
 from spadeful.training import loop, states
 from spadeful.training.loop import Evaluate, Learners, Turn
 from spadeful.training.record import Record, Rule
+from spadeful.training.settings import by_name
 
 #: The rule by which the best checkpoint is kept, where a score is taken.
 RULES = {"score": Rule("score", -1, "the score")}
@@ -39,6 +41,13 @@ class NoiseStream:
     def __init__(self, points: Points, batch_size: int, latent: int, seed: int) -> None:
         self.points, self.latent, self.seed = points, latent, seed
         self._drawn = sampled(len(points), batch_size, 1 << 62, False, seed, 0, None, points.name)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the batches follow from."""
+        x = getattr(self.points, "x", None)
+        known = {"points": fingerprint(x)} if isinstance(x, np.ndarray) else {}
+        return {"batch_size": self._drawn.batch_size, "latent": self.latent, "seed": self.seed, **known}
 
     def batch(self, number: int) -> Batch:
         rows = self._drawn.draw(np.array([number]))[0]
@@ -74,6 +83,10 @@ class Generation:
     @property
     def name(self) -> str:
         return self.method.name
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return by_name("training", self.training) | by_name("method", self.method) | {"method": self.name}
 
     def learners(self) -> Learners:
         modules = {GENERATOR: self.generator} | ({} if self.features is None else {FEATURES: self.features})

@@ -14,6 +14,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from spadeful.checkpoint import check_same_run
 from spadeful.progress import progress_bar
 from spadeful.training import states
 from spadeful.training.record import Record
@@ -70,6 +71,10 @@ class Phase(Protocol):
     @property
     def training(self) -> Pace: ...
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What makes it this phase and no other, as JSON can hold it: see `by_name`."""
+
     def learners(self) -> Learners: ...
 
     def turns(self, modules: Mapping[str, Any], draw: Callable[[], Any], iteration: int) -> Iterator[Turn]:
@@ -86,6 +91,7 @@ class Run:
     folder: Path | None
     advance: Callable[[int], None]
     record: Record
+    settings: dict[str, Any]
     drawn: int = 0
     saved: dict[str, Tensor] | None = None  # what a resumed phase begins with
 
@@ -170,7 +176,7 @@ class Run:
     def keep(self, learners: Learners, where: dict[str, Any]) -> None:
         if self.folder is None:
             return
-        state = where | {"rows": self.record.rows}
+        state = where | {"rows": self.record.rows, "settings": self.settings}
         states.write(self.folder / states.LAST, states.pack(*learners), state)
         self.keep_best(self.folder)
 
@@ -179,6 +185,33 @@ class Run:
         if self.record.best == self.record.rows[-1]:
             states.copy(folder / states.LAST, folder / states.BEST)
         self.record.write(folder)
+
+
+def settings_of(shared: dict[str, Any], phases: Sequence[Phase]) -> dict[str, Any]:
+    """What makes a run this one and no other: what its phases share, and the settings of each."""
+    found = dict(shared)
+    for number, phase in enumerate(phases, 1):
+        found |= {f"{name} of phase {number}": value for name, value in phase.settings.items()}
+    return found
+
+
+def check_state(folder: str | Path, state: dict[str, Any], shared: dict[str, Any], phases: Sequence[Phase]) -> None:
+    """That a run may go on from a state: it is the same as far as it has come, and its phase at most made longer.
+
+    What only one of the two tells, as methods of one's own may do, is not compared. A state without settings tells
+    which method it is of.
+    """
+    number, done = state["phase"], state["iteration"]
+    if number >= len(phases) or done > phases[number].training.iterations:
+        lengths = " and ".join(str(phase.training.iterations) for phase in phases)
+        raise ValueError(
+            f"The checkpoint in {folder} must belong to the same run. It is at iteration {done} of phase {number + 1}. "
+            f"Got phases of {lengths} iterations instead; go on with all that it has, or choose another folder."
+        )
+    was = state.get("settings", {f"method of phase {number + 1}": state["rows"][-1]["phase"]})
+    now = settings_of(shared, phases[: number + 1])
+    now.pop(f"training.iterations of phase {number + 1}", None)
+    check_same_run(folder, now | was, was | now)
 
 
 def train(
@@ -197,7 +230,7 @@ def train(
 
     With a folder, a checkpoint is kept at every evaluation, and the best one as a copy, for which there must be so
     many bytes of `room`; `resume` goes on from the last one to the same weights, bit for bit on a CPU with as many
-    threads.
+    threads. With other settings it is refused; those of the batches are the stream's `settings`, where it has them.
     """
     fabric = fabric or Fabric(accelerator="cpu", devices=1)
     fabric.launch()
@@ -211,10 +244,12 @@ def train(
             raise FileExistsError(f"{folder} holds a run. Go on with it (resume), or choose another folder.")
         prefetched = stack.enter_context(closing(Prefetched(stream, fabric.world_size)))
         advance = stack.enter_context(progress_bar("iterations", total, progress and fabric.is_global_zero))
-        run = Run(fabric, prefetched, evaluate, place, advance, record)
+        shared = {"select": record.select, **getattr(stream, "settings", {})} if folder is not None else {}
+        run = Run(fabric, prefetched, evaluate, place, advance, record, settings_of(shared, phases))
         number, first = 0, 0
         if last is not None and last.exists():
             run.saved, state = states.read(last)
+            check_state(last.parent, state, shared, phases)
             run.record.rows, run.drawn = state["rows"], state["batch"]
             number, first = state["phase"], state["iteration"]
             if place is not None:

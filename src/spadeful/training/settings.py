@@ -7,6 +7,8 @@ import json
 import math
 from typing import Any
 
+import numpy as np
+
 #: What a setting of a type may be given as.
 KINDS: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -50,3 +52,23 @@ def check_names(settings: dict[str, Any], kind: Any, where: str) -> None:
 
 def to_json(settings: Any) -> str:
     return json.dumps(dataclasses.asdict(settings), indent=1) + "\n"
+
+
+def by_name(name: str, value: Any) -> dict[str, Any]:
+    """A value as JSON can hold it; of a dataclass its name, and its fields by their own.
+
+    >>> from spadeful.problems import Partial
+    >>> by_name("problem", Partial(0.8))
+    {'problem': 'Partial', 'problem.mass': 0.8, 'problem.reg': 0.0}
+    """
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return {name: json.loads(json.dumps(value, default=in_short, skipkeys=True))}
+    found = {name: type(value).__name__}
+    for spec in dataclasses.fields(value):
+        found |= by_name(f"{name}.{spec.name}", getattr(value, spec.name))
+    return found
+
+
+def in_short(value: Any) -> Any:
+    """A number of NumPy as one of Python; of all else, such as functions, a name that stays from run to run."""
+    return value.item() if isinstance(value, np.generic) else getattr(value, "__qualname__", type(value).__qualname__)

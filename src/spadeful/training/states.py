@@ -13,14 +13,23 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from spadeful.checkpoint import differences
 from spadeful.files import replacing
 
 LAST, BEST = "last.safetensors", "best.safetensors"
 
 
+def weights_of(modules: dict[str, nn.Module]) -> dict[str, Tensor]:
+    return {f"{name}.{key}": value for name, module in modules.items() for key, value in module.state_dict().items()}
+
+
+def shapes(tensors: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {key: tuple(value.shape) for key, value in tensors.items()}
+
+
 def pack(modules: dict[str, nn.Module], optimizers: dict[str, Optimizer]) -> dict[str, Tensor]:
     """Weights, the optimisers' memory and the random state, as tensors with names."""
-    tensors = {f"{name}.{key}": value for name, module in modules.items() for key, value in module.state_dict().items()}
+    tensors = weights_of(modules)
     for name, optimizer in optimizers.items():
         for number, memory in optimizer.state_dict()["state"].items():
             for key, value in memory.items():
@@ -37,7 +46,15 @@ def part(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
 def unpack(
     tensors: dict[str, Tensor], modules: dict[str, nn.Module], optimizers: dict[str, Optimizer] | None = None
 ) -> None:
-    """Put back what `pack` took; of the modules alone, to use them."""
+    """Put back what `pack` took; of the modules alone, to use them. What is of other modules is refused untouched."""
+    names = {*modules} if optimizers is None else {key.split(".")[0] for key in tensors} - {"random", *optimizers}
+    found = {key: value for key, value in tensors.items() if key.split(".")[0] in names}
+    changes = differences(shapes(found), shapes(weights_of(modules)))
+    if changes:
+        raise ValueError(
+            f"The checkpoint must be of this network and method. It holds another, of other shapes: {changes[0]}. "
+            "Choose another folder, or go on with what it was begun with."
+        )
     for name, module in modules.items():
         module.load_state_dict(part(tensors, name))
     if optimizers is None:

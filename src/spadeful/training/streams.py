@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 
 class Stream(Protocol):
+    """Batches by number. A stream may have `settings`, what its batches follow from, to be told from others."""
+
     def batch(self, number: int) -> Any:
         """The batch of a number, a tuple of tensors; the same whenever it is asked for."""
 
