@@ -201,8 +201,29 @@ def test_a_finished_run_is_resumed_to_the_same_run(finished, monkeypatch):
 def test_a_folder_keeps_its_run(finished, monkeypatch):
     monkeypatch.chdir(finished[0])
     assert "run holds a run. Pass --resume" in refused(*DATA, *SHORT, "-o", "run")
-    assert "other settings" in refused("-o", "run", "--resume", "--seed", "1")
-    assert "other settings" in refused(*DATA, "-o", "run", "--resume", "--config", "run/config.json", "--mass", "0.5")
+    assert "It differs: seed was 0 and is 1. " in refused("-o", "run", "--resume", "--seed", "1")
+    changed = ["--config", "run/config.json", "--mass", "0.5"]
+    assert "It differs: mass was 0.9 and is 0.5. " in refused(*DATA, "-o", "run", "--resume", *changed)
+
+
+def test_other_data_are_refused_though_their_name_is_the_same(folder, monkeypatch):
+    undrawn(monkeypatch)
+    done(*DATA, *SHORT, "-o", "run")
+    before = (folder / "run" / states.LAST).read_bytes()
+    with np.load("features.npz") as arrays:
+        np.savez("features.npz", **{**arrays, "x": arrays["x"] + 1})
+    assert "It differs: source was [[" in refused("-o", "run", "--resume")
+    assert (folder / "run" / states.LAST).read_bytes() == before
+
+
+@pytest.mark.parametrize(("options", "says"), [([], "Pass --resume"), (["--resume"], "put them back")])
+def test_a_run_without_its_settings_gets_none_that_may_be_false(folder, monkeypatch, options, says):
+    """It may have been begun in Python, by other settings than those that the command has."""
+    undrawn(monkeypatch)
+    done(*DATA, *SHORT, "-o", "run")
+    (folder / "run" / "config.json").unlink()
+    assert says in refused(*DATA, *SHORT, "--mass", "0.5", "-o", "run", *options)
+    assert not (folder / "run" / "config.json").exists()
 
 
 def test_an_interrupted_run_ends_with_the_same_bits(folder, monkeypatch):

@@ -371,7 +371,7 @@ class TestCommandLine:
         assert "--resume" in again.output
         other = command("--resume", "--mass", 0.5, "-o", run)
         assert other.exit_code == 2
-        assert "other settings" in other.output
+        assert "mass was 0.9 and is 0.5" in other.output
         assert command("--resume", "-o", run).exit_code == 0
         archived = tmp_path / "made.npz"
         assert command("sample", run, "-o", archived, "-n", 7).exit_code == 0

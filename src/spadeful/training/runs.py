@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from lightning_fabric import Fabric
 
+from spadeful.checkpoint import check_same_run
 from spadeful.files import read_settings, replacing
 from spadeful.training.loop import TrainingError
 from spadeful.training.settings import check_names, to_json
+from spadeful.training.states import LAST
 
 CONFIG = "config.json"
 #: Weights are kept in full precision: solvers and optimisers need it.
@@ -22,14 +25,18 @@ PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 def check_folder(folder: Path, config: Any, resume: bool) -> None:
     """That a run with this config may be begun in the folder, or gone on with."""
     kept = folder / CONFIG
-    if not kept.exists():
+    if not kept.exists() and not (folder / LAST).exists():
         return
     if not resume:
         raise FileExistsError(f"{folder} holds a run. Pass --resume to go on with it, or choose another folder.")
+    if not kept.exists():
+        raise ValueError(
+            f"{folder} must hold the settings of its run, {CONFIG}. It has none; put them back, or go on with it in "
+            "Python, if it was begun there."
+        )
     found = read_settings(kept)
     check_names(found, type(config), str(kept))
-    if type(config)(**found) != config:
-        raise ValueError(f"{folder} holds a run with other settings, in {kept}. Resume with those, or choose another.")
+    check_same_run(folder, asdict(type(config)(**found)), asdict(config))
 
 
 def start(folder: Path, config: Any, device: str, precision: str, **options: Any) -> Fabric:
