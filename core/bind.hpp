@@ -18,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -106,17 +107,18 @@ Failure share_out(std::size_t count, std::size_t threads, Make&& make) {
     Failure failure{count, nullptr};
 
     const auto work = [&](Watch& watch) {
-        auto worker = make();
-        for (std::size_t k; (k = next++) < count;) {
-            try {
+        std::size_t k = next;
+        try {
+            auto worker = make();
+            while ((k = next++) < count) {
                 watch.check();
                 worker(k, watch);
-            } catch (...) {
-                // Problems are begun in order, so of several failures the first is found whatever the timing.
-                const std::lock_guard lock(mutex);
-                if (k < failure.problem) failure = {k, std::current_exception()};
-                next = count;
             }
+        } catch (...) {
+            // Problems are begun in order, so of several failures the first is found whatever the timing.
+            const std::lock_guard lock(mutex);
+            if (k < failure.problem) failure = {k, std::current_exception()};
+            next = count;
         }
         const std::lock_guard lock(mutex);
         --working;
@@ -124,11 +126,17 @@ Failure share_out(std::size_t count, std::size_t threads, Make&& make) {
     };
 
     std::vector<std::thread> team;
-    for (std::size_t t = 1; t < threads; ++t)
-        team.emplace_back([&] {
-            FlagWatch watch(stop);
-            work(watch);
-        });
+    team.reserve(threads - 1);
+    try {
+        while (team.size() + 1 < threads)
+            team.emplace_back([&] {
+                FlagWatch watch(stop);
+                work(watch);
+            });
+    } catch (const std::system_error&) {  // there are no more threads: those that there are do all
+        const std::lock_guard lock(mutex);
+        working -= threads - 1 - team.size();
+    }
     SignalWatch watch;
     work(watch);
     bool interrupted = watch.interrupted();

@@ -6,14 +6,18 @@
 
 namespace spadeful {
 
-// Once; false if points are not finite.
+// Once; false if points are not finite, or too far apart.
 bool Precedent::solve(Desk& desk, Watch& watch) {
     std::call_once(solved_, [&] {
         desk.cost.resize(n_ * n_);
         if (!desk.distances.measure(x_, rows_, n_, y_, columns_, n_, metric_, desk.cost.data())) return;
         Answer answers[2];
         const Request request({PairPrices::nearly * mass_, mass_});
-        Solver().solve(desk.cost.data(), n_, n_, Units(n_, n_, nullptr, nullptr), request, answers, watch);
+        try {
+            Solver().solve(desk.cost.data(), n_, n_, Units(n_, n_, nullptr, nullptr), request, answers, watch);
+        } catch (const BadEntry&) {  // between two pairs, which may be farther apart than the points of any
+            return;
+        }
         const Answer& answer = answers[1];
         rows_give_.resize(n_);
         columns_give_.resize(n_);

@@ -12,7 +12,12 @@ import numpy as np
 
 import spadeful as sp
 from spadeful import _core
+from spadeful.costs import batch_costs
+from spadeful.pairs import solve_pairs
 from truths import check_plan, uniform
+
+#: One in so many is a hundred pairs of batches.
+EACH = 10
 
 
 def random_size(rng):
@@ -116,12 +121,34 @@ def check(seed, number):
     assert np.array_equal(stored, before)
 
 
+def check_pairs(seed, number):
+    """Many pairs of batches, which begin with what two of them tell: each as the mass path has it."""
+    rng = np.random.default_rng([seed, number, 1])
+    m, size, d = int(rng.integers(1, 60)), int(rng.integers(60, 200)), int(rng.choice([1, 2, 3, 16]))
+    clouds = [
+        lambda: rng.normal(size=(size, d)),
+        lambda: rng.integers(0, 5, (size, d)).astype(float),
+        lambda: rng.normal(size=(size, d)) * 10.0 ** rng.integers(-6, 6),
+        lambda: np.repeat(rng.normal(size=(2, d)), size, axis=0)[:size] + 1e-3 * rng.normal(size=(size, d)),
+        lambda: np.abs(rng.standard_cauchy((size, d))),
+    ]
+    x, y = (clouds[rng.integers(len(clouds))]() for _ in range(2))
+    rows, cols = (np.stack([rng.permutation(size)[:m] for _ in range(130)]) for _ in range(2))
+    masses = (*map(float, rng.uniform(0.02, 1, rng.integers(1, 4))), float(rng.integers(1, m + 1) / m))
+    metric = str(rng.choice(["sqeuclidean", "euclidean", "cosine"]))
+    values = solve_pairs(x, y, rows, cols, metric, masses, 1).value.reshape(len(masses), -1)
+    costs = batch_costs(x, y, rows, cols, metric, 1)
+    for mass, found in zip(masses, values, strict=True):
+        along = _core.solve(costs, mass, None, None, 1, along_path=True).values
+        assert (np.abs(found - along) <= 1e-11 * np.abs(costs).max(axis=(1, 2))).all()
+
+
 def fuzz(seconds, seed, first=0):
     """How many problems were checked."""
     end, number = time.monotonic() + seconds, first
     while time.monotonic() < end:
         try:
-            check(seed, number)
+            (check if number % EACH else check_pairs)(seed, number)
         except BaseException:
             print(f"failed: --seed {seed} --only {number} (SIMD level {_core.simd_level()})", flush=True)
             raise
@@ -139,6 +166,6 @@ if __name__ == "__main__":
     if not _core.choose_simd_level(options.level):
         parser.error(f"this machine has no level {options.level!r}")
     if options.only is not None:
-        check(options.seed, options.only)
+        (check if options.only % EACH else check_pairs)(options.seed, options.only)
     else:
         print(f"{fuzz(options.seconds, options.seed)} problems checked")

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -121,6 +124,33 @@ def test_a_bad_point_in_the_first_pairs_is_named_as_ever():
     first = rows.ravel()[np.flatnonzero(rows.ravel() == rows[1, 0])[0]]
     with pytest.raises(ValueError, match=rf"x must hold finite numbers .* at x\[{first}\]"):
         solve_pairs(x, y, rows, cols, "sqeuclidean", (0.9,), 2)
+
+
+def test_pairs_may_be_farther_apart_than_any_points_of_one():
+    """Between the first two, distances are beyond what is solved; between points that are in one pair they are not."""
+    far = np.where(np.arange(130) % 2, 1e150, -1e150)[:, None, None]
+    rng, batches = np.random.default_rng(0), np.arange(130 * 2).reshape(130, 2)
+    x, y = ((far * (1 - 0.1 * rng.random((130, 2, 1)))).repeat(20_000, axis=2).reshape(-1, 20_000) for _ in range(2))
+    values = solve_pairs(x, y, batches, batches, "sqeuclidean", (0.5,), 1).value
+    assert np.isfinite(values).all()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the memory")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_too_little_memory_is_an_error_and_not_the_end(threads):
+    program = f"""
+import resource, numpy as np
+from spadeful import _core
+x, both = np.zeros((30_000, 1)), np.broadcast_to(np.arange(30_000), (2, 30_000)).copy()
+pairs = _core.Pairs(x, x, both, both, "sqeuclidean")
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+try:
+    pairs.solve([0.5], {threads})
+except MemoryError:
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "refused\n", done.stderr
 
 
 def test_the_first_pair_with_a_bad_point_is_named():

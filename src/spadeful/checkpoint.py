@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spadeful.files import replacing
+from spadeful.files import DAMAGE, opened_npz, replacing
 
 SETTINGS = "settings.json"
 
@@ -65,9 +64,9 @@ class Checkpoint:
     def load(self, number: int) -> dict[str, NDArray[Any]]:
         path = self._path(number)
         try:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            with opened_npz(path) as arrays:
                 return {name: arrays[name] for name in arrays.files}
-        except (ValueError, EOFError, BadZipFile):
+        except DAMAGE:
             raise ValueError(f"{path} must be whole. It is damaged; remove it, and it is solved again.") from None
 
     def save(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:

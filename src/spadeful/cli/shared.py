@@ -23,7 +23,10 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as refusal:
-        typer.echo(f"spadeful: {' '.join(str(refusal).split())}", err=True)
+        words = " ".join(str(refusal).split())
+        if isinstance(refusal, MemoryError) and words in ("", "std::bad_alloc"):
+            words = "There is not enough memory. Take fewer points, or smaller batches."
+        typer.echo(f"spadeful: {words}", err=True)
         raise typer.Exit(code=2) from None
     except KeyboardInterrupt as stop:
         typer.echo(f"spadeful: Interrupted. {stop}".rstrip(), err=True)
