@@ -309,6 +309,10 @@ def test_list_names_methods_and_data():
         (["--precision", "8"], "precision must be one of 32-true, bf16-mixed, 16-mixed. Got '8' instead"),
         (["--method", "m-ot", "--mass", "0.5"], "--mass is for methods that end in -pot. Got it with m-ot."),
         (["--tau", "1"], "--tau is for methods that end in -uot"),
+        (
+            ["--method", "dann", "--reg", "0.1"],
+            "--reg is for methods that end in -ot or -uot or -pot. Got it with dann.",
+        ),
         (["--set", "alpha=NaN"], "alpha must be finite"),
         (["--set", "lam=-1"], "lam must be at least 0"),
         (["--seed", str(10**23)], "seed must be below 2**63"),

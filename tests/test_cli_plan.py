@@ -419,3 +419,10 @@ def test_an_interruption_before_the_first_part_leaves_nothing(folder, monkeypatc
     assert result.exit_code == 130
     assert result.stderr == "spadeful: Interrupted. Nothing was finished.\n"
     assert sorted(os.listdir()) == ["x.npy", "y.npy"]
+
+
+def test_labels_may_be_divided_otherwise_than_points(folder):
+    Path("labels.csv").write_text("\n".join(["one, of two", "the other"] * 60))
+    done("x.npy", "y.npy", "-o", "a.npz", *BATCHES, "--labels", "labels.csv", "--delimiter", ";")
+    assert "one label a line" in refused("x.npy", "y.npy", "-o", "b.npz", *BATCHES, "--labels", "labels.csv")
+    assert "are for .csv files" in refused("x.npy", "y.npy", "-o", "b.npz", "--labels", "labels.csv", "--header")

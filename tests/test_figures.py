@@ -222,6 +222,28 @@ def test_classes_are_told_apart_by_colour_and_by_marker():
             assert (len(drawn.get_facecolor()) == 0) == hollow
 
 
+def test_points_without_a_label_are_of_no_class():
+    pytest.importorskip("sklearn")
+    axes = figures.new_figure(2, 2).subplots()
+    labels = np.array([-1, -1, 9, 9, 19, 19])
+    points = np.random.default_rng(0).normal(size=(6, 3))
+    figures.draw_embedding(axes, (points, labels), (points + 1, labels))
+    unknown, ninth, nineteenth = axes.collections[:3]
+    assert same_color(unknown.get_edgecolor()[0], "0.6")
+    assert same_color(ninth.get_edgecolor()[0], nineteenth.get_edgecolor()[0])
+    assert not np.array_equal(ninth.get_paths()[0].vertices, nineteenth.get_paths()[0].vertices)
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_the_area_under_the_prices_is_the_value(size):
+    path = sp.mass_path(np.random.default_rng(0).random((size, size)))
+    figure = figures.new_figure(2, 2)
+    figures.draw_mass_path(figure.subplots(), path)
+    (steps,) = figure.axes[1].patches
+    prices, masses, _ = steps.get_data()
+    assert (prices * np.diff(masses)).sum() == pytest.approx(path.values[-1])
+
+
 def test_every_picture_has_data_and_a_drawing():
     for name, picture in simulations.PICTURES.items():
         if name != "gradient-flow":  # above, with fewer steps

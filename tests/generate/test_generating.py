@@ -397,6 +397,7 @@ class TestCommandLine:
             ((), "must say data"),
             (("--method", "gan"), "method must be one of"),
             (("--mass", "1.5"), "(0, 1]"),
+            (("--method", "m-ot", "--mass", "0.5"), "--mass is for methods that end in -pot. Got it with m-ot."),
             (("--image-size", "30", "--batch-size", "5"), "must be square"),
             (("--batch-size", "31"), "at most the number of images"),
             (("--device", "tpu9", "--batch-size", "5"), "device and precision must be ones that there are"),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from spadeful.cli import options
-from spadeful.cli.shared import plain_warnings, refusals, settings_of_run
+from spadeful.cli.shared import check_method, plain_warnings, refusals, settings_of_run
 
 HELP = """Train a network on a labelled source for an unlabelled target.
 
@@ -95,9 +95,7 @@ def adapt(
         }
         folder, config, changes = settings_of_run(folder, config, resume, given, others)
         chosen = read_config(config, changes) if config else make_config(changes, "The options")
-        for option, ending in (("mass", "-pot"), ("tau", "-uot")):
-            if given[option] is not None and not chosen.method.endswith(ending):
-                raise ValueError(f"--{option} is for methods that end in {ending}. Got it with {chosen.method}.")
+        check_method(chosen.method, given)
         with plain_warnings():
             record = adapting.run(
                 chosen,

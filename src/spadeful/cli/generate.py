@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from spadeful.cli import options, score
-from spadeful.cli.shared import plain_warnings, refusals, settings_of_run
+from spadeful.cli.shared import check_method, plain_warnings, refusals, settings_of_run
 
 HELP = """Train a generator of images by transport between mini-batches, or use one.
 
@@ -96,6 +96,7 @@ def generate(
         }
         folder, config, changes = settings_of_run(folder, config, resume, given, others)
         chosen = read_config(config, changes) if config else make_config(changes, "The options")
+        check_method(chosen.method, given)
         with plain_warnings():
             record = generating.run(
                 chosen,

@@ -133,3 +133,10 @@ def settings_of_run(
     if config is None and resume and (folder / "config.json").exists():
         config = folder / "config.json"
     return folder, config, changes
+
+
+def check_method(method: str, given: dict[str, Any]) -> None:
+    """Refuse options of the transport problem with a method that solves another, or none."""
+    for option, endings in (("mass", ("-pot",)), ("tau", ("-uot",)), ("reg", ("-ot", "-uot", "-pot"))):
+        if given[option] is not None and not method.endswith(endings):
+            raise ValueError(f"--{option} is for methods that end in {' or '.join(endings)}. Got it with {method}.")
