@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spadeful.cli import options
 from spadeful.cli.shared import (
     THE_BATCHES,
     THE_FILES,
@@ -37,8 +38,9 @@ A sheet for the choice of a mass, and a folder of frames in the same colours:
 
   spadeful color source.jpg target.jpg --apply-to frames --into colored
 
-Images may be of any sizes, PNG, JPEG, WebP, TIFF and others. Alpha, colours of 16 bits (PNG) and the ICC profile are \
-kept, EXIF data are used to turn the image upright and then dropped.
+Channels run from 0 to 1, and costs are squared distances: that is what --tau and --reg are measured in. Images may be \
+of any sizes, PNG, JPEG, WebP, TIFF and others. Alpha, colours of 16 bits (PNG) and the ICC profile are kept, EXIF data \
+are used to turn the image upright and then dropped.
 """
 
 
@@ -55,15 +57,7 @@ def color(
             rich_help_panel=THE_FILES,
         ),
     ] = None,
-    problem: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="partial moves the cheapest part of the mass (--mass), balanced all of it, unbalanced what is worth "
-            "its price (--tau).",
-            rich_help_panel=THE_PROBLEM,
-        ),
-    ] = "partial",
+    problem: options.Problem = "partial",
     mass: Annotated[
         float | None,
         typer.Option(
@@ -78,36 +72,16 @@ def color(
             rich_help_panel=THE_PROBLEM,
         ),
     ] = None,
-    tau: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBER[,NUMBER]",
-            help="For unbalanced: the price of mass left or made. Channels run from 0 to 1.",
-            rich_help_panel=THE_PROBLEM,
-        ),
-    ] = None,
-    reg: Annotated[
-        float, typer.Option(help="Entropic regularisation; 0 solves exactly.", rich_help_panel=THE_PROBLEM)
-    ] = 0.0,
-    divergence: Annotated[
-        str | None, typer.Option(metavar="kl|tv", help="For unbalanced: its measure.", rich_help_panel=THE_PROBLEM)
-    ] = None,
-    entropy: Annotated[
-        str | None,
-        typer.Option(metavar="plain|kl", help="For unbalanced with --reg: of what.", rich_help_panel=THE_PROBLEM),
-    ] = None,
+    tau: options.Taus = None,
+    reg: options.Blur = 0.0,
+    divergence: options.Divergence = None,
+    entropy: options.Entropy = None,
     batch_size: Annotated[int, typer.Option(help="Pixels in a batch.", rich_help_panel=THE_BATCHES)] = 100,
     n_batches: Annotated[
         int, typer.Option(help="How many batches. More are slower and less grainy.", rich_help_panel=THE_BATCHES)
     ] = 10_000,
-    seed: Annotated[int, typer.Option(help="Decides which batches are drawn.", rich_help_panel=THE_BATCHES)] = 0,
-    n_jobs: Annotated[
-        int | None,
-        typer.Option(
-            help="Processes; -1 for one a core. Without it, threads. The result is the same.",
-            rich_help_panel=THE_BATCHES,
-        ),
-    ] = None,
+    seed: options.Draws = 0,
+    n_jobs: options.Jobs = None,
     smooth: Annotated[
         bool,
         typer.Option(
@@ -172,9 +146,7 @@ def color(
         Path | None,
         typer.Option(help="The folder that further images go to, under their names.", rich_help_panel=THE_FILES),
     ] = None,
-    max_pixels: Annotated[
-        int, typer.Option(help="Refuse images with more pixels.", rich_help_panel=THE_FILES)
-    ] = 100_000_000,
+    max_pixels: options.MaxPixels = 100_000_000,
     force: Annotated[
         bool, typer.Option("--force", help="Replace results that exist.", rich_help_panel=THE_FILES)
     ] = False,

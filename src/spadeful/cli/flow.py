@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from spadeful.cli import options
 from spadeful.cli.shared import (
     THE_BATCHES,
     THE_FILES,
     THE_PROBLEM,
-    THE_SOLVER,
     THE_STEPS,
     chosen_problem,
     limits_of,
@@ -37,9 +37,7 @@ def flow(
     x: Annotated[str, typer.Argument(help="Where points start: a file, an image, disc or s.")] = "disc",
     y: Annotated[str, typer.Argument(help="Where they shall go.")] = "s",
     folder: Annotated[Path | None, typer.Option("--output", "-o", help="The folder of the flow.")] = None,
-    problem: Annotated[
-        str, typer.Option(metavar="NAME", help="balanced, partial or unbalanced.", rich_help_panel=THE_PROBLEM)
-    ] = "partial",
+    problem: options.Problem = "partial",
     mass: Annotated[
         float | None, typer.Option(help="For partial: the mass, 0.8 unless said.", rich_help_panel=THE_PROBLEM)
     ] = None,
@@ -49,31 +47,10 @@ def flow(
             help="For partial: the mass of the first step, from which it goes to --mass.", rich_help_panel=THE_PROBLEM
         ),
     ] = None,
-    tau: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBER[,NUMBER]",
-            help="For unbalanced: the price of mass left or made, of both sides or of each.",
-            rich_help_panel=THE_PROBLEM,
-        ),
-    ] = None,
-    reg: Annotated[
-        float, typer.Option(help="Entropic regularisation; 0 solves exactly.", rich_help_panel=THE_PROBLEM)
-    ] = 0.0,
-    divergence: Annotated[
-        str | None,
-        typer.Option(
-            metavar="kl|tv", help="For unbalanced: how what is left or made is measured.", rich_help_panel=THE_PROBLEM
-        ),
-    ] = None,
-    entropy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="plain|kl",
-            help="For unbalanced with --reg: of the plan alone, or relative to the weights.",
-            rich_help_panel=THE_PROBLEM,
-        ),
-    ] = None,
+    tau: options.Taus = None,
+    reg: options.Blur = 0.0,
+    divergence: options.Divergence = None,
+    entropy: options.Entropy = None,
     debiased: Annotated[
         bool,
         typer.Option(
@@ -86,9 +63,7 @@ def flow(
         str,
         typer.Option(metavar="NAME", help="paired, or all: each batch with every other.", rich_help_panel=THE_BATCHES),
     ] = "paired",
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Let a batch hold a point twice.", rich_help_panel=THE_BATCHES)
-    ] = False,
+    replace: options.Replace = False,
     steps: Annotated[int, typer.Option(help="How many steps.", rich_help_panel=THE_STEPS)] = 5000,
     lr: Annotated[
         float, typer.Option(help="The learning rate: how long a step is.", rich_help_panel=THE_STEPS)
@@ -101,28 +76,11 @@ def flow(
         int, typer.Option("--points", help="Drawn from an image or a shape.", rich_help_panel=THE_STEPS)
     ] = 1000,
     seed: Annotated[int, typer.Option(help="Decides points and batches.", rich_help_panel=THE_STEPS)] = 0,
-    tol: Annotated[
-        float | None,
-        typer.Option(help="With --reg: the marginal error to reach, 1e-6 unless said.", rich_help_panel=THE_SOLVER),
-    ] = None,
-    max_iter: Annotated[
-        int | None, typer.Option(help="With --reg: sweeps at most, 10000 unless said.", rich_help_panel=THE_SOLVER)
-    ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="What divides the cells of .csv files; found out unless said.", rich_help_panel=THE_FILES),
-    ] = None,
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether .csv files begin with the columns' names; found out unless said.",
-            rich_help_panel=THE_FILES,
-        ),
-    ] = None,
-    max_pixels: Annotated[
-        int, typer.Option(help="Refuse images with more pixels.", rich_help_panel=THE_FILES)
-    ] = 100_000_000,
+    tol: options.Tol = None,
+    max_iter: options.MaxIter = None,
+    delimiter: options.Delimiter = None,
+    header: options.Header = None,
+    max_pixels: options.MaxPixels = 100_000_000,
     animation: Annotated[
         Path | None,
         typer.Option(

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from spadeful.cli import options
 from spadeful.cli.shared import (
     THE_BATCHES,
     THE_FILES,
     THE_PROBLEM,
-    THE_SOLVER,
     chosen_problem,
     limits_of,
     numbers,
@@ -39,50 +39,15 @@ def plan(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where the plan goes, a .npz file.", rich_help_panel=THE_FILES)
     ],
-    problem: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="balanced moves all the mass, partial the cheapest part of it (--mass), unbalanced what is worth "
-            "its price (--tau).",
-            rich_help_panel=THE_PROBLEM,
-        ),
-    ] = "balanced",
+    problem: options.Problem = "balanced",
     mass: Annotated[
         float | None,
         typer.Option(help="For partial: the share of the mass that is moved, up to 1.", rich_help_panel=THE_PROBLEM),
     ] = None,
-    tau: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBER[,NUMBER]",
-            help="For unbalanced: the price of mass left or made; of x and of y, if two.",
-            rich_help_panel=THE_PROBLEM,
-        ),
-    ] = None,
-    reg: Annotated[
-        float,
-        typer.Option(
-            help="Entropic regularisation, in units of the cost: blurs the plan. 0 solves exactly.",
-            rich_help_panel=THE_PROBLEM,
-        ),
-    ] = 0.0,
-    divergence: Annotated[
-        str | None,
-        typer.Option(
-            metavar="kl|tv",
-            help="For unbalanced: its measure, Kullback-Leibler (kl, the default) or total variation (tv).",
-            rich_help_panel=THE_PROBLEM,
-        ),
-    ] = None,
-    entropy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="plain|kl",
-            help="For unbalanced with --reg: the entropy of the plan (the default), or relative to the weights.",
-            rich_help_panel=THE_PROBLEM,
-        ),
-    ] = None,
+    tau: options.Taus = None,
+    reg: options.Blur = 0.0,
+    divergence: options.Divergence = None,
+    entropy: options.Entropy = None,
     cost: Annotated[
         str,
         typer.Option(
@@ -109,9 +74,7 @@ def plan(
             rich_help_panel=THE_BATCHES,
         ),
     ] = "paired",
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Let a batch hold a point twice.", rich_help_panel=THE_BATCHES)
-    ] = False,
+    replace: options.Replace = False,
     labels: Annotated[
         list[str] | None,
         typer.Option(
@@ -120,25 +83,10 @@ def plan(
             rich_help_panel=THE_BATCHES,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides which batches are drawn.", rich_help_panel=THE_BATCHES)] = 0,
-    n_jobs: Annotated[
-        int | None,
-        typer.Option(
-            help="Processes; -1 for one a core. Without it, threads. The result is the same.",
-            rich_help_panel=THE_SOLVER,
-        ),
-    ] = None,
-    tol: Annotated[
-        float | None,
-        typer.Option(
-            help="With --reg: the share of the mass that may be misplaced, 1e-6 unless said.",
-            rich_help_panel=THE_SOLVER,
-        ),
-    ] = None,
-    max_iter: Annotated[
-        int | None,
-        typer.Option(help="With --reg: the most sweeps for a batch, 10000 unless said.", rich_help_panel=THE_SOLVER),
-    ] = None,
+    seed: options.Draws = 0,
+    n_jobs: options.Jobs = None,
+    tol: options.Tol = None,
+    max_iter: options.MaxIter = None,
     images: Annotated[
         Path | None,
         typer.Option(
@@ -152,18 +100,8 @@ def plan(
         Path | None,
         typer.Option(help="Draw the clouds and the plan too, a .png file.", rich_help_panel=THE_FILES),
     ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(help="What divides the cells of .csv files; found out unless said.", rich_help_panel=THE_FILES),
-    ] = None,
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether .csv files begin with the columns' names; found out unless said.",
-            rich_help_panel=THE_FILES,
-        ),
-    ] = None,
+    delimiter: options.Delimiter = None,
+    header: options.Header = None,
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Go on where an interrupted run has stopped.", rich_help_panel=THE_FILES),
