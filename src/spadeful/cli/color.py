@@ -39,8 +39,8 @@ A sheet for the choice of a mass, and a folder of frames in the same colours:
   spadeful color source.jpg target.jpg --apply-to frames --into colored
 
 Channels run from 0 to 1, and costs are squared distances: that is what --tau and --reg are measured in. Images may be \
-of any sizes, PNG, JPEG, WebP, TIFF and others. Alpha, colours of 16 bits (PNG) and the ICC profile are kept, EXIF data \
-are used to turn the image upright and then dropped.
+of any sizes, PNG, JPEG, WebP, TIFF and others. Alpha, colours of 16 bits (PNG) and the ICC profile are kept, EXIF \
+data are used to turn the image upright and then dropped.
 """
 
 
@@ -151,9 +151,9 @@ def color(
         bool, typer.Option("--force", help="Replace results that exist.", rich_help_panel=THE_FILES)
     ] = False,
 ) -> None:
-    from spadeful import coloring
-
     with refusals(), plain_warnings():
+        from spadeful import coloring
+
         outputs, further = coloring.Outputs(output, compare, save, into, force), apply_to or []
         if load is not None:
             if source is not None:

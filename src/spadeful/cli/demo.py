@@ -28,7 +28,7 @@ def demo(
 
     Adaptation takes a minute or two and needs torch and scikit-learn; without them it is left out.
     """
-    from spadeful import demo as demonstration
-
     with refusals():
+        from spadeful import demo as demonstration
+
         demonstration.run(folder, force, quick=quick, data=data, seed=seed, iterations=iterations)

@@ -7,22 +7,20 @@ from typing import Annotated
 
 import typer
 
-from spadeful.cli.shared import (
-    refusals,
-)
+from spadeful.cli.shared import refusals
 
 
 def figures(
     names: Annotated[list[str] | None, typer.Argument(help="Which; all of them unless said.")] = None,
-    folder: Annotated[Path | None, typer.Option("--out", "-o", help="The folder for the pictures.")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", "--output", "-o", help="Their folder.")] = None,
     ending: Annotated[str, typer.Option("--format", metavar="png|pdf|svg", help="Of the files.")] = "png",
     listed: Annotated[bool, typer.Option("--list", help="Show their names, and exit.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace pictures that exist.")] = False,
 ) -> None:
     """Draw the simulation figures of the paper."""
-    from spadeful import simulations
-
     with refusals():
+        from spadeful import simulations
+
         if listed:
             for name, picture in simulations.PICTURES.items():
                 typer.echo(f"{name:16} {picture.shows}")

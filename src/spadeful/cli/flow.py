@@ -97,9 +97,9 @@ def flow(
         ),
     ] = False,
 ) -> None:
-    from spadeful import Partial, Ramp, flowing
-
     with refusals(), plain_warnings():
+        from spadeful import Partial, Ramp, flowing
+
         if folder is None:
             raise ValueError("The folder of the flow must be named by --output.")
         if problem == "partial" and mass is None:

@@ -111,9 +111,9 @@ def plan(
         typer.Option("--force", help="Replace results that exist; start afresh.", rich_help_panel=THE_FILES),
     ] = False,
 ) -> None:
-    from spadeful import planning
-
     with refusals():
+        from spadeful import planning
+
         chosen = chosen_problem(problem, mass, tau, reg, divergence, entropy)
         limits = limits_of(tol, max_iter, chosen)
         sizes = numbers(batch_size, "--batch-size", int)

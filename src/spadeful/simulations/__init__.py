@@ -47,7 +47,7 @@ def write(
 ) -> list[Path]:
     """Write pictures by their names, all of them if none is given; returns where they are."""
     if ending not in ENDINGS:
-        raise ValueError(f"Pictures must end in {', '.join(ENDINGS)}. Got {ending!r} instead.")
+        raise ValueError(f"Pictures (--format) must end in {', '.join(ENDINGS)}. Got {ending!r} instead.")
     unknown = [name for name in names if name not in PICTURES]
     if unknown:
         raise ValueError(f"A picture must be one of {', '.join(PICTURES)}. Got {unknown[0]!r} instead.")
