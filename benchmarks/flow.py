@@ -54,6 +54,7 @@ UNBALANCED = (
     ("m-UOT", "plain", np.inf),
     ("m-UOT of about the mass 1", "plain", 1.1),
     ("m-UOT, relative entropy", "kl", np.inf),
+    ("m-UOT without an entropy", "none", np.inf),
 )
 
 
@@ -121,13 +122,18 @@ def final(problem: Any, seeds: int, steps: int, every: int, **options: Any) -> d
 
 
 def grid(seeds: int, steps: int, regs: tuple[float, ...], taus: tuple[float, ...]) -> list[dict[str, Any]]:
-    """m-UOT on the grid of the paper, with both entropies."""
+    """m-UOT on the grid of the paper, with both entropies and without one."""
     cells = [(entropy, reg, tau) for entropy in ("plain", "kl") for reg in regs for tau in taus]
+    cells += [("none", 0.0, tau) for tau in taus]
     return [
-        {"entropy": entropy, "reg": reg, "tau": tau, "mass": mass_moved(sp.Unbalanced(tau, reg, entropy=entropy))}
-        | final(sp.Unbalanced(tau, reg, entropy=entropy), seeds, steps, steps)
+        {"entropy": entropy, "reg": reg, "tau": tau, "mass": mass_moved(unbalanced(entropy, reg, tau))}
+        | final(unbalanced(entropy, reg, tau), seeds, steps, steps)
         for entropy, reg, tau in run.progress(cells, "m-UOT")
     ]
+
+
+def unbalanced(entropy: str, reg: float, tau: float) -> sp.Unbalanced:
+    return sp.Unbalanced(tau, reg, entropy="kl" if entropy == "kl" else "plain")
 
 
 def best(cells: list[dict[str, Any]], entropy: str, most: float = np.inf) -> dict[str, Any]:
@@ -220,7 +226,7 @@ def measure(quick: bool, photos: Path | None) -> dict[str, Any]:
     cells = grid(seeds, steps, regs, taus)
     for name, entropy, most in UNBALANCED:
         chosen = best(cells, entropy, most)
-        methods[name] = final(sp.Unbalanced(chosen["tau"], chosen["reg"], entropy=entropy), seeds, steps, every)
+        methods[name] = final(unbalanced(entropy, chosen["reg"], chosen["tau"]), seeds, steps, every)
         methods[name]["mass"] = chosen["mass"]
     results = {"seeds": seeds, "steps": steps, "methods": methods, "grid": cells, "races": races}
     results["settled"] = settled(best(cells, "plain"), seeds, steps)
@@ -238,7 +244,9 @@ def wins(methods: dict[str, Any], better: str, worse: str) -> int:
 def judge(results: dict[str, Any]) -> list[dict[str, Any]]:
     seeds, races = results["seeds"], results["races"]
     pairs = [(POT_9, OT), (POT_8, OT), (POT_8, POT_9), (FALLING, POT_8)]
-    pairs += [(m, u) for m in (POT_9, POT_8, FALLING) for u, _, _ in UNBALANCED]
+    # Those of the paper have an entropy.
+    rivals = [name for name, entropy, _ in UNBALANCED if entropy != "none"]
+    pairs += [(m, u) for m in (POT_9, POT_8, FALLING) for u in rivals]
 
     def nearer(a: str, b: str, methods: dict[str, Any], how: str = "") -> dict[str, Any]:
         return goal(f"{a} ends nearer than {b}{how}", seeds, wins(methods, a, b), f"of {seeds} seeds")

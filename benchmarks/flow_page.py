@@ -48,8 +48,8 @@ def targets(results: dict[str, Any]) -> list[str]:
     return lines
 
 
-def grid(results: dict[str, Any], entropy: str) -> list[str]:
-    cells = {(c["tau"], c["reg"]): c["mean"] for c in results["grid"] if c["entropy"] == entropy}
+def grid(results: dict[str, Any], *entropies: str) -> list[str]:
+    cells = {(c["tau"], c["reg"]): c["mean"] for c in results["grid"] if c["entropy"] in entropies}
     taus, regs = (sorted({key[at] for key in cells}) for at in (0, 1))
     lines = ["| ε \\ τ | " + " | ".join(f"{tau:g}" for tau in taus) + " |", "| --- |" + " ---: |" * len(taus)]
     for reg in regs:
@@ -75,7 +75,7 @@ def main() -> None:
         methods(results),
         settled(results),
         targets(results),
-        grid(results, "plain"),
+        grid(results, "none", "plain"),
         grid(results, "kl"),
         speed(results),
     ]
