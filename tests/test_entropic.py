@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -534,3 +535,36 @@ def test_nothing_is_warned_of_on_the_way():
         warnings.simplefilter("error")
         for kind in KINDS:
             sp.solve(np.array([[0.0, np.inf, 1.0], [1e3, 0.0, 2.0]]), problem_of(kind, 1e-3), b=uniform(3))
+
+
+@pytest.mark.parametrize("n", [2, 3, 10])
+@pytest.mark.parametrize("reg", [1e-4, 1e-2, 1.0])
+@pytest.mark.parametrize("mass", [0.3, 0.8375, 0.99])
+def test_one_row_fills_its_columns_like_water(n, reg, mass):
+    """Each column takes a common level times its kernel, up to its weight."""
+    cost = np.random.default_rng(n).random(n)
+    logs = (cost.min() - cost) / reg
+    low, high = -800.0, 800.0 + 1 / reg  # of the logarithm of the level
+    for _ in range(200):
+        middle = (low + high) / 2
+        filled = np.minimum(1 / n, np.exp(np.minimum(0, middle + logs)))
+        low, high = (middle, high) if filled.sum() < mass else (low, middle)
+    plan = sp.solve(cost[None], sp.Partial(mass, reg), tol=1e-10)
+    assert plan.converged
+    np.testing.assert_allclose(plan.matrix[0], filled, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "problem", [sp.Unbalanced(0.1, 1e-3, divergence="tv"), sp.Unbalanced(1e-4, 1e-4)], ids=["tv", "kl"]
+)
+def test_mass_beyond_counting_is_refused(problem):
+    with pytest.raises(ValueError, match="so much mass would come into being"):
+        sp.solve(np.array([[-1.0, 0.0], [0.0, 1.0]]), problem)
+
+
+def test_threads_leave_the_warnings_of_others_alone():
+    x, y = np.random.default_rng(0).normal(size=(2, 100, 2))
+    filters = [*warnings.filters]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda seed: sp.minibatch(x, y, sp.Balanced(0.1), 20, 40, seed=seed), range(20)))
+    assert [*warnings.filters] == filters

@@ -950,3 +950,11 @@ def test_points_of_other_dimensions_or_kinds_are_refused():
         loss(torch.zeros(4, 2), torch.zeros(4, 3))
     with pytest.raises(TypeError, match=r"source must be a tensor\. Got ndarray"):
         loss(np.zeros((4, 2)), np.zeros((4, 2)))
+
+
+def test_points_that_are_close_but_far_from_others_keep_their_digits():
+    """In single precision too: the differences are taken in double."""
+    torch.manual_seed(0)
+    x, y = (torch.cat([1e-3 * torch.randn(32, 2), torch.randn(32, 2) + 1e4]) for _ in range(2))
+    expected = sp.solve(((x.double()[:, None] - y.double()) ** 2).sum(-1), sp.Partial(0.5)).value
+    assert float(sp.MiniBatchLoss(sp.Partial(0.5))(x, y)) == pytest.approx(float(expected), rel=1e-4)

@@ -435,3 +435,9 @@ def test_forbidden_pairs_on_larger_costs(n, mass):
     plan = sp.solve(np.where(forbidden, np.inf, cost), sp.Partial(mass))
     check_plan(plan, np.where(forbidden, np.inf, cost), mass)
     assert plan.value == pytest.approx(sp.solve(np.where(forbidden, 1e6, cost), sp.Partial(mass)).value, rel=1e-9)
+
+
+def test_arrays_of_other_libraries_give_those_of_numpy():
+    plan = sp.solve(memoryview(np.eye(2)), sp.Balanced())
+    assert isinstance(plan.matrix, np.ndarray)
+    np.testing.assert_array_equal(plan.matrix, [[0, 0.5], [0.5, 0]])

@@ -286,18 +286,32 @@ def write_foreign(path, kind, result):
             np.savez(path, **{**arrays, "values": np.array([Trap()], dtype=object)})
         case "no settings":
             np.savez(path, **{**arrays, "settings": np.array("{")})
+        case "other settings":
+            np.savez(path, **{**arrays, "settings": np.array("[]")})
         case "torn plan":
             np.savez(path, **{**arrays, "indices": arrays["indices"][:3]})
 
 
 @pytest.mark.parametrize(
-    "kind", ["pickle", "text", "nothing", "other arrays", "pickled array", "no settings", "torn plan"]
+    "kind", ["pickle", "text", "nothing", "other arrays", "pickled array", "no settings", "other settings", "torn plan"]
 )
 def test_foreign_files_are_refused_and_run_nothing(kind, result, tmp_path):
     path = tmp_path / "foreign.npz"
     write_foreign(path, kind, result)
     with pytest.raises(ValueError, match=r"foreign\.npz must be a plan that spadeful saved. It cannot be read"):
         sp.MiniBatchPlan.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("data", -1.0), ("data", np.nan), ("values", np.nan), ("weights", np.inf)]
+)
+def test_damaged_numbers_are_refused(name, number, result, tmp_path):
+    result.save(tmp_path / "plan.npz")
+    arrays = dict(np.load(tmp_path / "plan.npz"))
+    arrays[name][0] = number
+    np.savez(tmp_path / "plan.npz", **arrays)
+    with pytest.raises(ValueError, match="Its masses or values are damaged"):
+        sp.MiniBatchPlan.load(tmp_path / "plan.npz")
 
 
 def test_no_file(tmp_path):

@@ -296,3 +296,41 @@ def test_the_unit_of_costs_does_not_matter():
     one, other = sp.solve(cost, sp.Unbalanced(0.5)), sp.solve(1e-300 * cost, sp.Unbalanced(0.5e-300))
     np.testing.assert_allclose(one.matrix, other.matrix, rtol=1e-6, atol=1e-12)
     assert other.objective == pytest.approx(1e-300 * one.objective, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        sp.Unbalanced(1.0),
+        sp.Unbalanced(1.0, 0.1),
+        sp.Unbalanced(1.0, 0.1, entropy="kl"),
+        sp.Unbalanced(1.0, divergence="tv"),
+    ],
+    ids=str,
+)
+def test_a_column_that_only_points_without_weight_may_have(problem):
+    alone = sp.solve([[1.0]], problem, b=[1.0])
+    plan = sp.solve([[1.0, np.inf], [0.0, 0.0]], problem, a=[1.0, 0.0], b=[1.0, 0.0])
+    assert plan.converged
+    np.testing.assert_allclose(plan.matrix, [[alone.matrix[0, 0], 0], [0, 0]], atol=1e-9)
+    half = sp.solve([[1.0, np.inf], [0.0, 0.0]], problem, a=[1.0, 0.0])  # the second column is missed
+    assert half.converged
+    assert half.matrix[0, 0] > 0
+    assert np.isfinite(half.objective)
+
+
+@pytest.mark.parametrize("ratio", [1, 10, 100, 1e3, 1e4])
+def test_penalties_of_very_different_sizes_are_certified(ratio):
+    rng = np.random.default_rng(int(ratio))
+    for taus in ((1.0, 1 / ratio), (1 / ratio, 1.0)):
+        for _ in range(10):
+            cost = rng.random(rng.integers(1, 8, 2)) * rng.choice([0.1, 1, 10])
+            plan = sp.solve(cost, sp.Unbalanced(taus))
+            assert plan.converged
+            assert abs(plan.gap) <= 1e-7 * plan.objective
+
+
+def test_a_cloud_costs_nothing_to_itself():
+    assert sp.solve(np.zeros((7, 6)), sp.Unbalanced(1.0)).converged
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    assert sp.minibatch(x, x, sp.Unbalanced(10.0), 40, 3, seed=1).objective == pytest.approx(0, abs=1e-12)

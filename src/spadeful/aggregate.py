@@ -178,8 +178,10 @@ class MiniBatchPlan:
             plan = sparse.csr_array((file["data"], file["indices"], file["indptr"]), shape=tuple(file["shape"]))
             plan.check_format(full_check=True)  # indices beyond the shape would be read beyond the memory
             numbers = [file[name] for name in ("values", "objectives", "weights")]
-            settings = json.loads(str(file["settings"]))
+            settings = dict(json.loads(str(file["settings"])))
+            settings["pairing"]  # what no plan is without
         values, objectives, weights = numbers
-        if not (np.isfinite(plan.data).all() and values.shape == objectives.shape == weights.shape):
+        whole = all(np.isfinite(each).all() for each in (plan.data, *numbers)) and (plan.data >= 0).all()
+        if not (whole and values.shape == objectives.shape == weights.shape):
             raise ValueError(f"{path} must be a plan that spadeful saved. Its masses or values are damaged.")
         return MiniBatchPlan(plan, values, objectives, weights, settings)

@@ -44,6 +44,11 @@ def like(values: NDArray[Any], x: Any) -> Any:
     return values.astype(x.dtype, copy=False) if x.dtype.kind == "f" else values
 
 
+def own_kind(x: Any, values: NDArray[Any]) -> Any:
+    """What results are to be like: x itself, or its values if it is neither NumPy's nor torch's."""
+    return x if is_torch(x) or isinstance(x, np.ndarray) else values
+
+
 def precise(values: NDArray[Any], x: Any) -> Any:
     """As `like`, but NumPy values keep their double precision: there are few of them, and they add up."""
     return like(values, x) if is_torch(x) else values

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -24,7 +23,7 @@ from spadeful.arrays import Floats
 from spadeful.batches import Batches, Indices
 from spadeful.checkpoint import Checkpoint
 from spadeful.costs import Cost, batch_costs, is_read_in_place
-from spadeful.entropic import NotConverged
+from spadeful.entropic import quietly, warn_of
 from spadeful.pairs import Masses, solve_pairs
 from spadeful.problems import Problem, Unbalanced
 from spadeful.progress import progress_bar
@@ -91,8 +90,7 @@ class Job:
             return Part(found.value, found.value, np.ones(len(found.value), dtype=np.bool_), *found[1:])
         assert not isinstance(self.problem, tuple)
         costs = batch_costs(x, y, rows, cols, self.cost, self.threads, memory[: len(i)])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotConverged)  # said once, of all of them
+        with quietly():  # said once, of all of them
             plan = solve(costs, self.problem, tol=self.tol, max_iter=self.max_iter, threads=self.threads)
         if self.keep_plan:
             which, row, col, masses = plan.triplets
@@ -214,12 +212,11 @@ class Engine(NamedTuple):
                 yield task, part
                 advance(task.stop - task.start)
         if failed:
-            warnings.warn(
-                f"{failed} of {len(i)} pairs of batches did not reach the marginal error {self.tol:g} "
-                f"within {self.max_iter} sweeps. Raise max_iter, tol or reg.",
-                NotConverged,
-                stacklevel=5,
-            )
+            limits = f"the marginal error {self.tol:g} within {self.max_iter} sweeps"
+            lacking = f"did not reach {limits}. Raise max_iter, tol or reg"
+            if not isinstance(self.problem, tuple) and not self.problem.reg:
+                lacking = "have no certified plan: tau and costs are of very different sizes. Set reg > 0"
+            warn_of(f"{failed} of {len(i)} pairs of batches {lacking}.", stacklevel=5)
 
     @property
     def each_settings(self) -> list[dict[str, Any]]:

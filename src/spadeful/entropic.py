@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spadeful import _core
-from spadeful.arrays import Floats, is_torch, read_cost, read_weights, refuse_bad_entries, to_numpy
+from spadeful.arrays import Floats, is_torch, own_kind, read_cost, read_weights, refuse_bad_entries, to_numpy
 from spadeful.plan import Indices, Plan
 from spadeful.problems import Partial, Problem, Unbalanced
 from spadeful.sweeps import Array, Exponents, Potentials, Side, Steps, iterate
@@ -33,6 +36,25 @@ TIGHT = 1e-11
 
 class NotConverged(UserWarning):
     """The marginal error that was asked for has not been reached."""
+
+
+_QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without warnings of this kind, for whoever says it once of many problems. Python's filters are of all threads."""
+    before = _QUIET.set(True)
+    try:
+        yield
+    finally:
+        _QUIET.reset(before)
+
+
+def warn_of(message: str, stacklevel: int) -> None:
+    """Say that something has not converged, unless someone else does."""
+    if not _QUIET.get():
+        warnings.warn(message, NotConverged, stacklevel=stacklevel + 1)
 
 
 @dataclass(eq=False)
@@ -262,7 +284,7 @@ def widened(answer: EntropicAnswer, rows: Array, columns: Array) -> EntropicAnsw
 
 def solve_entropic(cost: Any, problem: Problem, a: Any, b: Any, tol: float, max_iter: int, threads: int | None) -> Plan:
     """The plan of a regularised problem, for one cost (m, n) or each of a batch (k, m, n)."""
-    shown = cost if hasattr(cost, "ndim") else np.asarray(cost)
+    shown = cost if is_torch(cost) else own_kind(cost, np.asarray(cost))
     batch: Any = on_its_device(cost) if on_device(cost) else read_cost(cost, (2, 3))
     m, n = batch.shape[-2:]
     weights = read_weights(a, "a", m), read_weights(b, "b", n)
@@ -295,11 +317,15 @@ def solve_entropic(cost: Any, problem: Problem, a: Any, b: Any, tol: float, max_
     solver = solve_alive if holes else solve_batch
     answer = solver(batch, problem, a, b, spread, tol, max_iter, check_threads(threads))
     if not answer.converged.all():
-        warnings.warn(
+        if isinstance(problem, Unbalanced) and not np.isfinite(to_numpy(answer.errors)).all():
+            raise ValueError(
+                f"The smallest cost {low:g} is too far below -tau = {-max(problem.taus):g}: so much mass would come "
+                "into being that it cannot be counted. Raise tau, reg or the cost."
+            )
+        warn_of(
             f"The marginal error {tol:g} was not reached within {max_iter} sweeps for "
             f"{int((~answer.converged).sum())} of {len(batch)} problems; it is {answer.errors.max():.2g}. "
             "Raise max_iter, tol or reg.",
-            NotConverged,
             stacklevel=3,
         )
     return Plan(shown, answer)
@@ -322,7 +348,8 @@ def solve_alive(
     xp = namespace(cost)
     allowed = xp.isfinite(cost)
     forbids = not bool(allowed.all())
-    rows, columns = allowed.any(axis=2) & (a > 0), allowed.any(axis=1) & (b > 0)
+    allowed = allowed & (a > 0)[:, :, None] & (b > 0)[:, None, :]
+    rows, columns = allowed.any(axis=2), allowed.any(axis=1)
     if bool(rows.all()) and bool(columns.all()):
         return solve_batch(cost, problem, a, b, spread, tol, max_iter, threads, forbids)
     answers = []

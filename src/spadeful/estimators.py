@@ -18,7 +18,7 @@ from spadeful.aggregate import MiniBatchPlan
 from spadeful.arrays import Floats
 from spadeful.batches import Indices, check_count
 from spadeful.costs import Cost, batch_costs, check_cost
-from spadeful.entropic import NotConverged
+from spadeful.entropic import quietly
 from spadeful.minibatch import check_sizes, minibatch
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced, is_number
 from spadeful.solve import solve
@@ -421,8 +421,7 @@ class LabelCost:
         members = (np.arange(len(present))[:, None] == row_class).astype(np.float64)
         penalised = costs
         for _ in range(ROUNDS - 1):  # the last time is for whoever asked for the cost
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NotConverged)
+            with quietly():
                 plan = solve(penalised, self.problem, tol=self.tol, max_iter=self.max_iter, threads=1)
             received = members @ plan.matrix
             before = penalised

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spadeful import _core
-from spadeful.arrays import Floats, read_cost, read_weights
+from spadeful.arrays import Floats, own_kind, read_cost, read_weights
 from spadeful.plan import Indices, Plan, Triplets
 from spadeful.threads import check_threads
 
@@ -91,4 +91,4 @@ def solve_exact(cost: Any, mass: float, a: Any = None, b: Any = None, threads: i
     values = read_cost(cost, (2, 3))
     weights = read_weights(a, "a", values.shape[-2]), read_weights(b, "b", values.shape[-1])
     solved = _core.solve(values, mass, *weights, 1 if values.ndim == 2 and threads is None else check_threads(threads))
-    return Plan(cost if hasattr(cost, "ndim") else values, ExactAnswer(values, mass, weights, solved))
+    return Plan(own_kind(cost, values), ExactAnswer(values, mass, weights, solved))

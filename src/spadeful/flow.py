@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from spadeful.batches import Indices, Sampled, check_count, sampled
 from spadeful.checkpoint import Checkpoint
 from spadeful.costs import batch_costs, read_both
 from spadeful.engine import fingerprint
-from spadeful.entropic import NotConverged
+from spadeful.entropic import quietly, warn_of
 from spadeful.minibatch import check_sizes, describe
 from spadeful.problems import (
     Balanced,
@@ -220,10 +219,9 @@ def run(
             advance(step - before)
             before = step
     if failed:
-        warnings.warn(
+        warn_of(
             f"{failed:,} problems of the flow did not reach the marginal error {euler.tol:g} within {euler.max_iter} "
             "sweeps. Raise max_iter, tol or reg.",
-            NotConverged,
             stacklevel=3,
         )
 
@@ -251,8 +249,7 @@ class Euler:
         for at in range(start, stop, STRIDE):
             end = min(at + STRIDE, stop)
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", NotConverged)  # said once, of all of them
+                with quietly():  # said once, of all of them
                     failed += self.stride(x, at, end)
             except ValueError:  # what is wrong with the costs of points on their way out
                 self.refuse_runaways(x, end, 10 / AWAY * self.limit)

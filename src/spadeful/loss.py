@@ -34,8 +34,8 @@ def squared_distances(x: Tensor, y: Tensor) -> Tensor:
     the others. What is too large for the type of the points is its largest number: infinite costs forbid pairs.
     """
     check_dimensions(x, y)
-    centre = y.mean(dim=-2, keepdim=True).detach()
-    near, far = (x - centre).double(), (y - centre).double()
+    centre = y.double().mean(dim=-2, keepdim=True).detach()
+    near, far = x.double() - centre, y.double() - centre
     one_x, one_y = torch.ones_like(near[..., :1]), torch.ones_like(far[..., :1])
     # All of |x|^2 - 2 x.y + |y|^2 as one product, whose result is the only matrix of its size.
     left = torch.cat([near.square().sum(-1, keepdim=True), -2 * near, one_x], dim=-1)

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from spadeful import _core
-from spadeful.arrays import Floats, precise, read_cost, read_weights
+from spadeful.arrays import Floats, own_kind, precise, read_cost, read_weights
 from spadeful.exact import ExactAnswer
 from spadeful.plan import Plan, Triplets, matrices
 from spadeful.problems import check_mass
@@ -110,4 +110,4 @@ def mass_path(cost: Any, a: Any = None, b: Any = None) -> MassPath:
     """
     values = read_cost(cost, (2,))
     weights = read_weights(a, "a", values.shape[0]), read_weights(b, "b", values.shape[1])
-    return MassPath(cost if hasattr(cost, "ndim") else values, weights, _core.path(values, *weights))
+    return MassPath(own_kind(cost, values), weights, _core.path(values, *weights))

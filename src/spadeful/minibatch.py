@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +14,7 @@ from spadeful.aggregate import MiniBatchPlan
 from spadeful.batches import Subsets, check_count, sampled
 from spadeful.costs import Cost, check_cost, read_both
 from spadeful.engine import Engine
-from spadeful.entropic import NotConverged
+from spadeful.entropic import quietly
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced, check_masses
 from spadeful.solve import check_limits, solve
 
@@ -131,8 +130,7 @@ def minibatch(
     weights = solve(costs.objectives, outer, tol=tol, max_iter=max_iter).matrix
     used, plan = weights.ravel() > 0, costs.plan
     if keep_plan and used.any():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", NotConverged)  # said before
+        with quietly():  # said before
             plan = engine.run(i[used], j[used], weights.ravel()[used], keep_plan).plan
     return MiniBatchPlan(plan, costs.values, costs.objectives, weights, settings)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spadeful import _core
-from spadeful.arrays import Floats, is_torch, like, precise, to_numpy
+from spadeful.arrays import Floats, is_torch, like, own_kind, precise, to_numpy
 from spadeful.costs import read_both, refuse_points
 from spadeful.problems import Balanced, Partial, Sliced
 from spadeful.threads import check_threads
@@ -90,7 +90,7 @@ def sliced(
     from_points, to_points = read_both(x, y)
     towards = directions(asked, from_points.shape[1])
     values, gradients = slice_points(from_points, to_points, asked.mass, asked.p, towards, threads)
-    kinds = [points if hasattr(points, "ndim") else values for points in (x, y)]
+    kinds = [own_kind(points, values) for points in (x, y)]
     of_x, of_y = (like(gradient, kind) for gradient, kind in zip(gradients, kinds, strict=True))
     value: Any = float(values.mean())
     if is_torch(x) or is_torch(y):
@@ -127,7 +127,7 @@ def slice_points(
             f"Got {len(x)} and {len(y)} instead; draw as many from each side."
         )
     centre = y.mean(axis=0, dtype=np.float64)  # points that are far out would lose digits in a projection
-    x, y = x - centre, y - centre
+    x, y = (np.asarray(points - centre, dtype=np.float64) for points in (x, y))
     values, of_x, of_y = np.empty(len(towards)), np.zeros_like(x), np.zeros_like(y)
     stride = max(4, AT_A_TIME // (len(x) + len(y)))
     for start in range(0, len(towards), stride):

@@ -305,7 +305,7 @@ def polish(exponents: Exponents, now: Potentials, steps: Steps, error: float, to
         swept, _, reached = sweep(here, now, steps)
         for _ in range(10):
             step = steps.centre(newton(plan, xp, now, steps, damping))
-            if not float(abs(step.rows).max()) < longest:
+            if not max(float(abs(part).max()) for part in (step.rows, step.columns, step.total)) < longest:
                 damping *= 10
                 continue
             there = now + step

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
 from spadeful import _core
-from spadeful.arrays import Floats, read_cost, read_weights, refuse_bad_entries
-from spadeful.entropic import NotConverged
+from spadeful.arrays import Floats, own_kind, read_cost, read_weights, refuse_bad_entries
+from spadeful.entropic import warn_of
 from spadeful.exact import Weights
 from spadeful.plan import Indices, Plan, Triplets, matrices
 from spadeful.problems import Unbalanced
@@ -23,8 +22,10 @@ from spadeful.threads import check_threads
 EXACT, PROMISED = 1e-10, 1e-7
 #: How much of plan times slack a Newton step aims to keep, and how many steps there may be.
 CENTRING, MAX_STEPS = 0.1, 200
-#: The longest step of a potential, in taus.
+#: The longest step of a potential, in the larger of the taus.
 LONGEST = 3.0
+#: Objectives below so much of a problem's size count as that much: the digits of a difference end there.
+NOUGHT = 1e-7
 #: Costs beyond so many taus carry nothing that counts.
 FAR = 30.0
 
@@ -81,7 +82,7 @@ def solve_unbalanced(cost: Any, problem: Unbalanced, a: Any = None, b: Any = Non
         answer = along_path(values, problem.taus, weights, check_threads(threads))
     else:
         answer = one_by_one(values, weights, problem.taus, by_pools)
-    return Plan(cost if hasattr(cost, "ndim") else values, answer)
+    return Plan(own_kind(cost, values), answer)
 
 
 def filled(weights: Floats | None, size: int) -> Floats:
@@ -129,12 +130,11 @@ def one_by_one(cost: NDArray[Any], weights: Weights, taus: Taus, solve: Solve) -
     triplets = (problems, np.concatenate(rows), np.concatenate(columns), np.concatenate(masses))
     objectives = np.array([c[i, j] @ p for c, i, j, p in zip(batch, rows, columns, masses, strict=True)]) + extra
     sizes = np.array([size_of(c, taus) for c in batch])
-    certified = np.asarray(abs(objectives - bound) <= PROMISED * (abs(objectives) + 1e-9 * sizes))
+    certified = np.asarray(abs(objectives - bound) <= PROMISED * (abs(objectives) + NOUGHT * sizes))
     if not certified.all():
-        warnings.warn(
+        warn_of(
             f"The certified gap is above {PROMISED:g} of the objective for {int((~certified).sum())} of {len(batch)} "
             "problems: their penalties tau and costs are of very different sizes. See plan.gap, or set reg > 0.",
-            NotConverged,
             stacklevel=4,
         )
     return UnbalancedAnswer(triplets, np.array(extra), np.array(bound), np.stack(f), np.stack(g), certified)
@@ -204,7 +204,7 @@ def exact_kl(cost: Floats, a: Floats, b: Floats, taus: tuple[float, float]) -> t
     for _ in range(MAX_STEPS):
         with np.errstate(over="ignore"):
             dual = kl_dual(a, b, taus, f, g)
-        if np.isfinite(dual) and kl_gap(cost, plan, a, b, taus, f, g) <= EXACT * (abs(dual) + 1e-6 * size):
+        if np.isfinite(dual) and kl_gap(cost, plan, a, b, taus, f, g) <= EXACT * (abs(dual) + 1e3 * NOUGHT * size):
             break
         some = plan > 0
         mu = CENTRING * (plan[some] @ slack[some]) / np.count_nonzero(some)
@@ -223,7 +223,7 @@ def exact_kl(cost: Floats, a: Floats, b: Floats, taus: tuple[float, float]) -> t
         # Short of where an entry or a slack would vanish. Slacks are carried along: formed anew they would lose
         # their digits as they become small.
         plan = plan + min(1.0, 0.99 * shortest(plan, step_plan)) * step_plan
-        stride = max(abs(step_f).max() / tau_a, abs(step_g).max() / tau_b)
+        stride = max(abs(step_f).max(), abs(step_g).max()) / max(taus)
         length = min(1.0, 0.99 * shortest(slack, -towards), LONGEST / stride if stride > 0 else 1.0)
         f, g, slack = f + length * step_f, g + length * step_g, slack - length * towards
     return plan, unit * f, unit * g
@@ -260,8 +260,8 @@ def kl_problem(cost: Floats, a: Floats, b: Floats, taus: tuple[float, float]) ->
     Where potentials add up to a cost of FAR taus, one of the marginals is below exp(-FAR) of its weight: such pairs
     are left out, and so are rows and columns without weight or with no other pairs.
     """
-    near = np.where(cost <= FAR * sum(taus), cost, np.inf)
-    rows, columns = np.isfinite(near).any(axis=1) & (a > 0), np.isfinite(near).any(axis=0) & (b > 0)
+    near = np.where((cost <= FAR * sum(taus)) & (a > 0)[:, None] & (b > 0), cost, np.inf)
+    rows, columns = np.isfinite(near).any(axis=1), np.isfinite(near).any(axis=0)
     whole = np.zeros(cost.shape)
     f, g = np.full(len(a), np.inf), np.full(len(b), np.inf)
     if rows.any() and columns.any():
