@@ -144,6 +144,11 @@ def check_count(value: Any, name: str, least: int = 1) -> int:
     return count
 
 
+def check_flag(value: Any, name: str) -> None:
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False. Got {value!r} instead.")
+
+
 def sampled(
     size: int, batch_size: int, count: int, replace: bool, seed: int, side: int, labels: Any, name: str
 ) -> Sampled:

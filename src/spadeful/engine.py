@@ -30,7 +30,7 @@ from spadeful.progress import progress_bar
 from spadeful.solve import solve
 from spadeful.threads import all_cores
 
-#: Entries of the costs that are solved in one go: 16 MB of them.
+#: Entries of the costs that are solved in one go, 16 MB of them, or eight problems if these are more.
 CHUNK = 1 << 21
 #: Chunks that a worker gets in one go: long enough to be worth sending, short enough to be lost.
 CHUNKS_PER_TASK = 8

@@ -153,9 +153,9 @@ class MiniBatchLoss(nn.Module):
                 f"Got {problem!r} instead."
             )
         solved = problem.problem if isinstance(problem, Sliced) else problem
-        if solved is not problem and cost != "sqeuclidean":
+        if solved is not problem and not isinstance(cost, str):
             raise ValueError(f"cost must be left out for Sliced, which has one of its own. Got {cost!r} instead.")
-        if cost != "sqeuclidean" and not callable(cost):
+        if not callable(cost) and not (isinstance(cost, str) and cost == "sqeuclidean"):
             raise ValueError(f"cost must be 'sqeuclidean', a JointCost or a function. Got {cost!r} instead.")
         if isinstance(n_batches, bool) or not hasattr(n_batches, "__index__") or n_batches < 1:
             raise ValueError(f"n_batches must be a whole number of at least 1. Got {n_batches!r} instead.")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from spadeful.aggregate import MiniBatchPlan
-from spadeful.batches import Subsets, check_count, sampled
+from spadeful.batches import Subsets, check_count, check_flag, sampled
 from spadeful.costs import Cost, check_cost, read_both
 from spadeful.engine import Engine
 from spadeful.entropic import quietly
@@ -100,8 +100,7 @@ def minibatch(
         named and pairing in ("paired", "all", "bomb")
     ):
         raise ValueError(f"pairing must be 'paired', 'all', 'bomb' or a problem. Got {pairing!r} instead.")
-    if not isinstance(replace, (bool, np.bool_)):
-        raise TypeError(f"replace must be True or False. Got {replace!r} instead.")
+    check_flag(replace, "replace")
     k, sizes = check_count(n_batches, "n_batches"), check_sizes(batch_size)
     seed = check_count(seed, "seed", least=0)
     check_limits(tol, max_iter)
@@ -162,6 +161,7 @@ def minibatch_masses(
     wanted = check_masses(masses, "minibatch_masses")
     k, sizes = check_count(n_batches, "n_batches"), check_sizes(batch_size)
     seed = check_count(seed, "seed", least=0)
+    check_flag(replace, "replace")
     of_x, of_y = (
         sampled(len(points), size, k, bool(replace), seed, side, None, "xy"[side])
         for side, (points, size) in enumerate(zip((x, y), sizes, strict=True))
