@@ -582,3 +582,11 @@ def test_two_processes_learn_as_one_that_has_the_batches_of_both(folder, monkeyp
     for ours, theirs in zip(one, two, strict=True):
         for name in ("loss", "source_accuracy", "target_accuracy", "target_entropy"):
             assert theirs[name] == pytest.approx(ours[name], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["log.csv", "best.safetensors", "result.json"])
+def test_files_that_are_of_no_run_are_not_replaced(folder, name):
+    (folder / "other").mkdir()
+    (folder / "other" / name).write_text("precious")
+    assert f"other/{name} exists, and is of no run" in refused(*DATA, *SHORT, "-o", "other")
+    assert (folder / "other" / name).read_text() == "precious"

@@ -326,6 +326,26 @@ def test_without_results_the_page_says_what_they_need(tmp_path):
     assert "nan" not in text
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "{}"])
+def test_damaged_results_are_named(tmp_path, text):
+    (tmp_path / "digits.json").write_text(text)
+    done = CliRunner().invoke(app, ["reproduce", "report", "--results", str(tmp_path), "-o", str(tmp_path / "x.md")])
+    assert done.exit_code == 2
+    assert f"{tmp_path / 'digits.json'} must be results of spadeful reproduce" in done.stderr
+
+
+def test_what_is_done_is_not_run_again(tmp_path, capsys):
+    entries = find_entries("examples") + find_entries("mappings")
+    jobs = [kinds.Job(entry, "quick", tmp_path / f"{entry.name}.json", tmp_path) for entry in entries]
+    assert kinds.ready(jobs) == jobs
+    jobs[0].output.write_text("{}")
+    assert kinds.ready(jobs) == jobs[1:]
+    assert f"Not run again: {jobs[0].output} exists" in capsys.readouterr().out
+    jobs[1].output.write_text("{}")
+    with pytest.raises(FileExistsError):
+        kinds.ready(jobs)
+
+
 def test_quick_runs_are_no_results(tmp_path):
     with pytest.raises(ValueError, match="no results"):
         small_page(tmp_path, small_results() | {"length": "quick"})

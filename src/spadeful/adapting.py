@@ -89,17 +89,18 @@ def run(
             fabric=fabric,
             progress=progress,
         )
-    if fabric.is_global_zero:
-        result = {rule: record.chosen(rule) for rule in RULES} | {"last": record.rows[-1]}
-        with replacing(folder / "result.json", force=True) as temporary:
-            temporary.write_text(json.dumps(result, indent=1) + "\n")
-        if isinstance(method, (Transport, TwoStage)):
-            sizes = {"batch_size": config.batch_size, "iteration": config.iterations}
-            masses = class_masses(network, pair.source, pair.target_test, method, **sizes, device=fabric.device)
-            keep_masses(masses, folder, picture)
-        if picture:
-            draw(network, pair, record, folder, fabric.device)
-        write_classes(network, pair.target_test, folder, fabric.device)
+        if fabric.is_global_zero:
+            if isinstance(method, (Transport, TwoStage)):
+                sizes = {"batch_size": config.batch_size, "iteration": config.iterations}
+                masses = class_masses(network, pair.source, pair.target_test, method, **sizes, device=fabric.device)
+                keep_masses(masses, folder, picture)
+            if picture:
+                draw(network, pair, record, folder, fabric.device)
+            write_classes(network, pair.target_test, folder, fabric.device)
+            # Last: a run that has it has all else.
+            result = {rule: record.chosen(rule) for rule in RULES} | {"last": record.rows[-1]}
+            with replacing(folder / "result.json", force=True) as temporary:
+                temporary.write_text(json.dumps(result, indent=1) + "\n")
     return record
 
 

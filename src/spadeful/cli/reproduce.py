@@ -18,7 +18,7 @@ What there is, with the data that each needs and about how long it takes:
 
   spadeful reproduce --list
 
-A table in seconds, to see that it runs; at a length for a CPU; at that of the paper, on a GPU:
+A table in a minute or a few, to see that it runs; at a length for a CPU; at that of the paper, on a GPU:
 
   spadeful reproduce table-1 --quick
 
@@ -98,5 +98,8 @@ def reproduce(
             own = entry.name if length == "short" else f"{entry.name}-{length}"
             into = output or Path("reproduced", f"{own}.json"), runs or Path("reproduced", "runs", own)
             jobs.append(kinds.Job(entry, length, *into, data, n_jobs, device, force))
-        for job in kinds.ready(jobs):
-            kinds.run(job)
+        try:
+            for job in kinds.ready(jobs):
+                kinds.run(job)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("Run the same command again to go on from what is done.") from None

@@ -63,13 +63,17 @@ def check(job: Job) -> None:
 
 
 def ready(jobs: list[Job]) -> list[Job]:
-    """Those of some entries that can be run; of the others it is said what they lack, unless there is nothing else."""
+    """Those of some entries that can be run and have not been; of others it is said why not, unless all are such."""
     lacking = [job.entry.needs_data(job.data) for job in jobs]
-    found = [job for job, lack in zip(jobs, lacking, strict=True) if not lack] or jobs
+    able = [job for job, lack in zip(jobs, lacking, strict=True) if not lack] or jobs
+    found = [job for job in able if job.force or not job.output.exists()] or able
     for job in found:
         check(job)
     for lack in filter(None, lacking):
         print(f"Not run: {lack}")
+    for job in able:
+        if job not in found:
+            print(f"Not run again: {job.output} exists. --force replaces it.")
     return found
 
 

@@ -11,7 +11,7 @@ from statistics import mean
 from typing import Any
 
 from spadeful.figures import title_of
-from spadeful.files import check_free, replacing
+from spadeful.files import check_free, reading, replacing
 from spadeful.grids import spread, without_seed
 from spadeful.paper import selection
 from spadeful.paper.claims import (
@@ -86,7 +86,9 @@ def read_results(entries: Iterable[str], folder: Path) -> dict[str, Results]:
     for name in entries:
         path = folder / f"{name}.json"
         if path.exists():
-            results = json.loads(path.read_text())
+            with reading(path, "results of spadeful reproduce"):
+                results = json.loads(path.read_text(encoding="utf-8"))
+                results["runs"]
             if results.get("length") == "quick":
                 raise ValueError(f"{path} is of --quick runs, which are no results. Remove it from {folder}.")
             found[name] = results

@@ -15,9 +15,11 @@ from spadeful.checkpoint import check_same_run
 from spadeful.files import read_settings, replacing
 from spadeful.training.loop import TrainingError
 from spadeful.training.settings import check_names, to_json
-from spadeful.training.states import LAST
+from spadeful.training.states import BEST, LAST
 
 CONFIG = "config.json"
+#: What a run writes beside it, among others.
+RESULTS = (BEST, "log.csv", "log.json", "result.json")
 #: Weights are kept in full precision: solvers and optimisers need it.
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
@@ -26,6 +28,8 @@ def check_folder(folder: Path, config: Any, resume: bool) -> None:
     """That a run with this config may be begun in the folder, or gone on with."""
     kept = folder / CONFIG
     if not kept.exists() and not (folder / LAST).exists():
+        if taken := [name for name in RESULTS if (folder / name).exists()]:
+            raise FileExistsError(f"{folder / taken[0]} exists, and is of no run. Choose another folder.")
         return
     if not resume:
         raise FileExistsError(f"{folder} holds a run. Pass --resume to go on with it, or choose another folder.")
