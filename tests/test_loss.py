@@ -2,6 +2,7 @@
 
 import copy
 import math
+import os
 import pickle
 import shutil
 import time
@@ -684,6 +685,7 @@ def train_in_parallel(rank, folder, gather, k):
     loss(*parallel(*(x.chunk(PROCESSES)[rank] for x in training_set()))).backward()
     torch.save([p.grad for p in network.parameters()], f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
+    os._exit(0)  # threads of gloo may abort an interpreter that ends in order (pytorch/pytorch#190489)
 
 
 class Pipeline(nn.Module):
