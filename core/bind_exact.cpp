@@ -9,6 +9,7 @@
 
 #include "bind.hpp"
 #include "distances.hpp"
+#include "interior.hpp"
 #include "precedent.hpp"
 
 namespace spadeful {
@@ -124,6 +125,24 @@ Answers solve_masses(const Array& cost, const std::vector<double>& masses, std::
     const Costs costs(cost);
     if (!costs.batch()) throw nb::value_error("costs must have three dimensions");
     return solve_each(costs, Units(costs.m, costs.n, nullptr, nullptr), Request(masses), threads);
+}
+
+// Triplets of the plans, and the potentials (k, m) and (k, n), of unbalanced transport.
+nb::tuple solve_unbalanced(const Array& cost, const Vector& a, const Vector& b, double tau_a, double tau_b, std::size_t threads) {
+    const Costs costs(cost);
+    const std::size_t k = costs.count, m = costs.m, n = costs.n;
+    if (a.size() != m || b.size() != n) throw nb::value_error("there must be as many weights as rows and columns");
+    std::vector<double> rows(k * m), columns(k * n);
+    std::vector<std::vector<Entry>> plans(k);
+    share_out_quietly(k, threads, [&] {
+        return [&, interior = Interior(), reader = costs.reader(threads)](std::size_t p, Watch& watch) mutable {
+            plans[p] = interior.solve(reader.read(p), {a.data(), tau_a, m}, {b.data(), tau_b, n}, &rows[p * m],
+                                      &columns[p * n], watch);
+        };
+    });
+    std::vector<const std::vector<Entry>*> each;
+    for (const auto& plan : plans) each.push_back(&plan);
+    return nb::make_tuple(to_triplets(each, costs.batch()), to_numpy(std::move(rows), {k, m}), to_numpy(std::move(columns), {k, n}));
 }
 
 // The plans as matrices (k, m, n).
@@ -328,6 +347,8 @@ void bind_exact(nb::module_& m) {
           "along the mass path, or by whatever is quickest.");
     m.def("path", &path, "cost"_a, "a"_a.none(), "b"_a.none(), "Solve for every mass.");
     m.def("certify", &certify, "cost"_a, "prices"_a, "column_prices"_a, "Row prices of a feasible dual solution.");
+    m.def("solve_unbalanced", &solve_unbalanced, "cost"_a, "a"_a, "b"_a, "tau_a"_a, "tau_b"_a, "threads"_a,
+          "Unbalanced transport with Kullback-Leibler penalties: triplets and potentials, for one cost or a batch.");
     m.def("solve_masses", &solve_masses, "costs"_a, "masses"_a, "threads"_a,
           "Solve each of a batch (k, m, n) for each of some masses: k answers for the first mass, then those for the next.");
     nb::exception<BadPair>(m, "BadPair");

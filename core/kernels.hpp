@@ -22,7 +22,8 @@ constexpr std::size_t row_group = 4;
 // Rows that are relaxed in one go, which have one mark.
 constexpr std::size_t relaxed_rows = 4;
 
-// Points stand in panels of so many, coordinate by coordinate, to be measured from one point together.
+// Points stand in panels of so many, coordinate by coordinate, to be measured from one point together; likewise rows that are
+// combined.
 constexpr std::size_t panel_width = 16;
 
 // The smallest sum, where it first stands, and the smallest of the others.
@@ -70,6 +71,9 @@ struct Kernels {
     void (*dots)(const double* x, const double* y, double* out, std::size_t n);
     // sums[j] += sum of x[r n + j] scale[r] over the rows r of a group
     void (*add_rows)(const double* x, const double* scale, double* sums, std::size_t n);
+    // out[r stride + j] += sum of x[t stride + j] by[t row_group + r] over t < count, for the rows r of a group; n is whole
+    // panels
+    void (*combine)(const double* x, const double* by, std::size_t count, double* out, std::size_t stride, std::size_t n);
     // out[r n + j] = squared distance of the r-th x (stride apart) from the j-th of n points in panels, all of
     // dimension d, for r = 0 and, if there are two rows, 1; or += instead of =
     void (*squared_distances)(const double* x, std::size_t stride, std::size_t rows, const double* panels, bool add,

@@ -254,6 +254,28 @@ void add_rows(const double* x, const double* scale, double* sums, std::size_t n)
         for (std::size_t r = 0; r < row_group; ++r) sums[j] = Scalar::fused(x[r * n + j], scale[r], sums[j]);
 }
 
+// Two registers of each row of the group: enough sums side by side for none to wait for its last addition.
+template <class L>
+void combine(const double* x, const double* by, std::size_t count, double* out, std::size_t stride, std::size_t n) {
+    static_assert(panel_width % (2 * L::width) == 0);
+    for (std::size_t j = 0; j < n; j += 2 * L::width) {
+        typename L::Vector sums[row_group][2];
+        for (std::size_t r = 0; r < row_group; ++r)
+            for (std::size_t p = 0; p < 2; ++p) sums[r][p] = L::load(out + r * stride + j + p * L::width);
+        for (std::size_t t = 0; t < count; ++t) {
+            const double* row = x + t * stride + j;
+            const auto first = L::load(row), second = L::load(row + L::width);
+            for (std::size_t r = 0; r < row_group; ++r) {
+                const auto times = L::fill(by[t * row_group + r]);
+                sums[r][0] = L::fused(first, times, sums[r][0]);
+                sums[r][1] = L::fused(second, times, sums[r][1]);
+            }
+        }
+        for (std::size_t r = 0; r < row_group; ++r)
+            for (std::size_t p = 0; p < 2; ++p) L::store(out + r * stride + j + p * L::width, sums[r][p]);
+    }
+}
+
 // Two rows at a time: enough sums side by side for none to wait for its last addition.
 template <class L, std::size_t Rows>
 void measure_rows(const double* x, std::size_t stride, const double* panels, bool add, double* out, std::size_t d,
@@ -304,7 +326,7 @@ void squared_distances(const double* x, std::size_t stride, std::size_t rows, co
 template <class L>
 constexpr Kernels table(const char* name) {
     return {name, best_two<L>, relax<L>, find<L>, find_sum<L>, below<L>, minimum<L>, fold_minimum<L>,
-            outbid<L>, exponentials<L>, dots<L>, add_rows<L>, squared_distances<L>};
+            outbid<L>, exponentials<L>, dots<L>, add_rows<L>, combine<L>, squared_distances<L>};
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ def some_costs():
 
 
 def bits(cost):
-    """Everything the core says about a cost: with and without weights, for one mass and for all."""
+    """Everything the core says about a cost: with and without weights, for one mass and for all, and unbalanced."""
     m, n = cost.shape
     a, b = np.arange(1.0, m + 1), np.arange(n, 0.0, -1)
     parts = []
@@ -51,6 +51,8 @@ def bits(cost):
                 rows = _core.certify(cost, answer.prices, answer.column_prices)
                 parts += [*answer.triplets, *path.triplets(mass), answer.values, answer.prices]
                 parts += [answer.column_prices, rows]
+    (_, *entries), *potentials = _core.solve_unbalanced(cost, a / a.sum(), b / b.sum(), 0.5, 2.0, 1)
+    parts += [*entries, *potentials]
     return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
 
 

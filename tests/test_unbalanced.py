@@ -196,6 +196,40 @@ def test_a_batch_of_kullback_leibler_is_its_problems_one_by_one():
         assert plans.objective[i] == pytest.approx(alone.objective, rel=1e-12)
 
 
+def test_kullback_leibler_of_any_sizes():
+    """Taus, costs and weights of very different sizes, pairs forbidden, points without weight: proved all the same."""
+    rng = np.random.default_rng(13)
+    for _ in range(300):
+        m, n = rng.integers(1, 20, 2)
+        tau, scale = tuple(10 ** rng.uniform(-4, 4, 2)), 10 ** rng.uniform(-5, 5)
+        cost = scale * rng.choice([rng.random((m, n)), rng.integers(1, 4, (m, n)), clouds(m, n)])
+        cost[rng.random((m, n)) < rng.choice([0, 0.4])] = np.inf
+        a, b = (rng.random(size) * 10 ** rng.uniform(-6 * rng.integers(2), 0, size) for size in (m, n))
+        a[1:] *= rng.random(m - 1) < 0.9
+        a, b, problem = a / a.sum(), b / b.sum(), sp.Unbalanced(tau)
+        check_exact(sp.solve(cost, problem, a, b), cost, problem, a, b, gap=1e-7)
+
+
+def test_a_plan_of_kullback_leibler_has_the_entries_of_a_tree():
+    """Costs in general position leave no cycle of pairs that could be moved around."""
+    for m, n in ((1, 1), (5, 5), (30, 40), (100, 60)):
+        for tau in (0.3, 3.0, 100.0):
+            plan = sp.solve(clouds(m, n), sp.Unbalanced(tau))
+            rows, columns, masses = plan.triplets
+            assert len(masses) <= m + n - 1
+            assert (np.diff(rows * n + columns) > 0).all()
+
+
+def test_kullback_leibler_of_any_orientation_and_number_of_threads():
+    batch, problem = np.random.default_rng(14).random((9, 12, 7)), sp.Unbalanced((0.4, 1.5))
+    plans = [sp.solve(batch, problem, threads=threads) for threads in (1, 3)]
+    np.testing.assert_array_equal(*(plan.matrix for plan in plans))
+    turned = sp.solve(batch.transpose(0, 2, 1), sp.Unbalanced((1.5, 0.4)))
+    np.testing.assert_array_equal(turned.matrix.transpose(0, 2, 1), plans[0].matrix)
+    single = sp.solve(batch.astype(np.float32), problem)
+    np.testing.assert_allclose(single.matrix, plans[0].matrix, atol=1e-5)
+
+
 # Both.
 
 
@@ -278,7 +312,7 @@ def test_tensors_stay_tensors(problem, dtype):
     assert float(plan.objective) == pytest.approx(reference.objective, rel=1e-5)
 
 
-@pytest.mark.parametrize("tau", [1e6, 1e13])
+@pytest.mark.parametrize("tau", [1e6, 1e9, 1e13])
 def test_penalties_far_above_the_costs_are_proved_or_said_to_be_unproved(tau):
     cost = np.random.default_rng(0).random((50, 50))
     with warnings.catch_warnings():
@@ -286,7 +320,8 @@ def test_penalties_far_above_the_costs_are_proved_or_said_to_be_unproved(tau):
         plan = sp.solve(cost, sp.Unbalanced(tau))
     balanced = sp.solve(cost, sp.Balanced()).value
     assert plan.converged == (abs(plan.gap) <= 1e-7 * plan.objective)
-    assert plan.converged == (tau < 1e9)
+    assert plan.converged == (tau <= 1e9)
+    assert plan.mass == pytest.approx(1, abs=1e-3)
     if plan.converged:
         assert plan.objective == pytest.approx(balanced, rel=1e-6)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,16 +17,13 @@ from spadeful.plan import Indices, Plan, Triplets, matrices
 from spadeful.problems import Unbalanced
 from spadeful.threads import check_threads
 
-#: The certified gap, relative to the objective, that a Kullback-Leibler plan is brought to, and promised.
-EXACT, PROMISED = 1e-10, 1e-7
-#: How much of plan times slack a Newton step aims to keep, and how many steps there may be.
-CENTRING, MAX_STEPS = 0.1, 200
-#: The longest step of a potential, in the larger of the taus.
-LONGEST = 3.0
-#: Objectives below so much of a problem's size count as that much: the digits of a difference end there.
-NOUGHT = 1e-7
-#: Costs beyond so many taus carry nothing that counts.
-FAR = 30.0
+Taus = tuple[float, float]
+
+#: The certified gap that is promised, relative to the objective. Objectives below so much of a problem's size count as
+#: that much: the digits of a difference end there.
+PROMISED, NOUGHT = 1e-7, 1e-6
+#: Costs so many taus below 0 would bring more mass into being than numbers can count.
+LOWEST = -500.0
 
 
 @dataclass(eq=False)
@@ -77,11 +73,11 @@ def solve_unbalanced(cost: Any, problem: Unbalanced, a: Any = None, b: Any = Non
     weights = read_weights(a, "a", values.shape[-2]), read_weights(b, "b", values.shape[-1])
     low = values.min()
     if problem.divergence == "kl":
-        answer = one_by_one(values, weights, problem.taus, kl_problem)
+        answer = by_interior_points(values, problem.taus, weights, check_threads(threads))
     elif low >= abs(problem.taus[0] - problem.taus[1]):
         answer = along_path(values, problem.taus, weights, check_threads(threads))
     else:
-        answer = one_by_one(values, weights, problem.taus, by_pools)
+        answer = one_by_one(values, problem.taus, weights)
     return Plan(own_kind(cost, values), answer)
 
 
@@ -97,7 +93,7 @@ def sums_of(triplets: Triplets, k: int, m: int, n: int) -> tuple[Floats, Floats]
     return by_row, np.bincount(problems * n + columns, masses, k * n).reshape(k, n).astype(np.float64)
 
 
-def along_path(cost: NDArray[Any], taus: tuple[float, float], weights: Weights, threads: int) -> UnbalancedAnswer:
+def along_path(cost: NDArray[Any], taus: Taus, weights: Weights, threads: int) -> UnbalancedAnswer:
     """Total variation where no weight is worth exceeding: the mass path, up to the price of leaving a pair."""
     *_, m, n = cost.shape
     batch = cost.reshape(-1, m, n)
@@ -110,37 +106,19 @@ def along_path(cost: NDArray[Any], taus: tuple[float, float], weights: Weights, 
     return UnbalancedAnswer(solved.triplets, extra, f @ a + g @ b, f, g, np.ones(len(batch), dtype=np.bool_))
 
 
-Taus = tuple[float, float]
-Solve = Callable[[Floats, Floats, Floats, Taus], tuple[Indices, Indices, Floats, float, float, Floats, Floats]]
-
-
-def size_of(cost: NDArray[Any], taus: Taus) -> float:
-    """What an objective is of the size of at most: of a unit that is moved, or left and made."""
-    return min(float(abs(cost[np.isfinite(cost)]).max(initial=0)), sum(taus)) or sum(taus)
-
-
-def one_by_one(cost: NDArray[Any], weights: Weights, taus: Taus, solve: Solve) -> UnbalancedAnswer:
-    """Each problem of a batch by itself: (rows, columns, masses, extra, bound, f, g)."""
+def one_by_one(cost: NDArray[Any], taus: Taus, weights: Weights) -> UnbalancedAnswer:
+    """Total variation in general, each problem of a batch by itself."""
     *_, m, n = cost.shape
     a, b = filled(weights[0], m), filled(weights[1], n)
-    batch = cost.reshape(-1, m, n)
-    parts = [solve(c.astype(np.float64, copy=False), a, b, taus) for c in batch]
+    parts = [by_pools(c.astype(np.float64, copy=False), a, b, taus) for c in cost.reshape(-1, m, n)]
     rows, columns, masses, extra, bound, f, g = zip(*parts, strict=True)
     problems = np.repeat(np.arange(len(parts)), [len(r) for r in rows]) if cost.ndim == 3 else None
     triplets = (problems, np.concatenate(rows), np.concatenate(columns), np.concatenate(masses))
-    objectives = np.array([c[i, j] @ p for c, i, j, p in zip(batch, rows, columns, masses, strict=True)]) + extra
-    sizes = np.array([size_of(c, taus) for c in batch])
-    certified = np.asarray(abs(objectives - bound) <= PROMISED * (abs(objectives) + NOUGHT * sizes))
-    if not certified.all():
-        warn_of(
-            f"The certified gap is above {PROMISED:g} of the objective for {int((~certified).sum())} of {len(batch)} "
-            "problems: their penalties tau and costs are of very different sizes. See plan.gap, or set reg > 0.",
-            stacklevel=4,
-        )
+    certified = np.ones(len(parts), dtype=np.bool_)
     return UnbalancedAnswer(triplets, np.array(extra), np.array(bound), np.stack(f), np.stack(g), certified)
 
 
-def by_pools(cost: Floats, a: Floats, b: Floats, taus: tuple[float, float]) -> Any:
+def by_pools(cost: Floats, a: Floats, b: Floats, taus: Taus) -> Any:
     """Total variation in general, as a balanced problem with a pool on each side.
 
     Mass left at row i goes to the pool of columns, for tau_a, or by way of the column that it may overfill for
@@ -178,96 +156,47 @@ def by_pools(cost: Floats, a: Floats, b: Floats, taus: tuple[float, float]) -> A
     return rows, columns, plan.data, extra, bound, f, g
 
 
-def exact_kl(cost: Floats, a: Floats, b: Floats, taus: tuple[float, float]) -> tuple[Floats, Floats, Floats]:
-    r"""Kullback-Leibler penalties, by a primal-dual interior-point method: a plan and potentials of rows and columns.
-
-    The dual problem maximises :math:`-\tau_a \langle a, e^{-f/\tau_a} - 1\rangle - \tau_b \langle b, e^{-g/\tau_b} - 1
-    \rangle` under :math:`f_i + g_j \le C_{ij}`. Its optimum has a plan with marginals :math:`a e^{-f/\tau_a}` and
-    :math:`b e^{-g/\tau_b}` that is 0 wherever the slack :math:`C_{ij} - f_i - g_j` is not. Newton steps follow
-    plan times slack = :math:`\mu` towards 0; the potentials stay feasible, so that the gap is certified at any time.
-    """
-    tau_a, tau_b = taus
-    cost = np.asarray(cost, dtype=np.float64)
-    if cost.min() < -500 * (tau_a + tau_b):
+def by_interior_points(cost: NDArray[Any], taus: Taus, weights: Weights, threads: int) -> UnbalancedAnswer:
+    """Kullback-Leibler penalties; see `core/interior.hpp`."""
+    *_, m, n = cost.shape
+    a, b = filled(weights[0], m), filled(weights[1], n)
+    low = float(cost.min(initial=np.inf, where=(a > 0)[:, None] & (b > 0)))
+    if low < LOWEST * sum(taus):
         raise ValueError(
-            f"The smallest cost {cost.min()} is too far below -tau = {-max(taus)}: so much mass would come into being "
+            f"The smallest cost {low} is too far below -tau = {-max(taus)}: so much mass would come into being "
             "that it cannot be counted. Raise tau, or the cost."
         )
-    unit = tau_a + tau_b  # the problem is the same in any unit of cost
-    cost, tau_a, tau_b = cost / unit, tau_a / unit, tau_b / unit
-    taus, size = (tau_a, tau_b), size_of(cost, (tau_a, tau_b))
-    # A single pair would share its cost out in proportion to the taus.
-    f = cost.min(axis=1) * (tau_a / (tau_a + tau_b)) - 0.1 * tau_a
-    g = (cost - f[:, None]).min(axis=0) - 0.1 * tau_b
-    slack = cost - f[:, None] - g
-    plan = np.outer(a * np.exp(-f / tau_a), b) * (0.1 * (tau_a + tau_b) / slack)
-    for _ in range(MAX_STEPS):
-        with np.errstate(over="ignore"):
-            dual = kl_dual(a, b, taus, f, g)
-        if np.isfinite(dual) and kl_gap(cost, plan, a, b, taus, f, g) <= EXACT * (abs(dual) + 1e3 * NOUGHT * size):
-            break
-        some = plan > 0
-        mu = CENTRING * (plan[some] @ slack[some]) / np.count_nonzero(some)
-        weight, change = plan / slack, mu / slack - plan
-        rows, columns = plan.sum(axis=1), plan.sum(axis=0)
-        # The marginals' equations are linearised as logarithms, in which they are nearly straight. The plan is
-        # eliminated, then the rows: what is left is a system for the columns.
-        row_weight, column_weight = weight.sum(axis=1) + rows / tau_a, weight.sum(axis=0) + columns / tau_b
-        right_rows = rows * (np.log(a / rows) - f / tau_a) - change.sum(axis=1)
-        right_columns = columns * (np.log(b / columns) - g / tau_b) - change.sum(axis=0)
-        system = np.diag(column_weight * (1 + 1e-14)) - weight.T @ (weight / row_weight[:, None])
-        step_g = np.linalg.solve(system, right_columns - weight.T @ (right_rows / row_weight))
-        step_f = (right_rows - weight @ step_g) / row_weight
-        towards = step_f[:, None] + step_g
-        step_plan = change + weight * towards
-        # Short of where an entry or a slack would vanish. Slacks are carried along: formed anew they would lose
-        # their digits as they become small.
-        plan = plan + min(1.0, 0.99 * shortest(plan, step_plan)) * step_plan
-        stride = max(abs(step_f).max(), abs(step_g).max()) / max(taus)
-        length = min(1.0, 0.99 * shortest(slack, -towards), LONGEST / stride if stride > 0 else 1.0)
-        f, g, slack = f + length * step_f, g + length * step_g, slack - length * towards
-    return plan, unit * f, unit * g
+    triplets, f, g = _core.solve_unbalanced(cost, a, b, *taus, threads)
+    by_row, by_column = sums_of(triplets, len(f), m, n)
+    extra = taus[0] * divergence(by_row, a) + taus[1] * divergence(by_column, b)
+    bound = kl_dual(f, a, taus[0]) + kl_dual(g, b, taus[1])
+    answer = UnbalancedAnswer(triplets, extra, bound, f, g, np.ones(len(f), dtype=np.bool_))
+    values = Plan(cost, answer).value + extra
+    answer.certified = abs(values - bound) <= PROMISED * (abs(values) + NOUGHT * size_of(cost, taus))
+    if failed := np.count_nonzero(~answer.certified):
+        warn_of(
+            f"The certified gap is above {PROMISED:g} of the objective for {failed} of {len(f)} "
+            "problems: their penalties tau and costs are of very different sizes. See plan.gap, or set reg > 0.",
+            stacklevel=3,
+        )
+    return answer
 
 
-def shortest(values: Floats, steps: Floats) -> float:
-    """How far one can go before a positive value becomes 0."""
-    falling = (steps < 0) & (values > 0) & np.isfinite(values)
-    return float((values[falling] / -steps[falling]).min(initial=np.inf))
+def size_of(cost: NDArray[Any], taus: Taus) -> Floats:
+    """What each objective is of the size of at most: of a unit that is moved, or left and made."""
+    largest = abs(cost).max(axis=(-2, -1), initial=0, where=np.isfinite(cost))
+    return np.where(largest > 0, np.minimum(largest, sum(taus)), sum(taus))
 
 
-def divergence(x: Floats, y: Floats) -> float:
-    """KL(x | y) with its masses, 0 log 0 = 0."""
-    some = x > 0
-    return float((x[some] * np.log(x[some] / y[some])).sum() - x.sum() + y.sum())
+def divergence(x: Floats, y: Floats) -> Floats:
+    """KL(x | y) with its masses, in the last axis, over all with a y."""
+    x, y = x[..., y > 0], y[y > 0]
+    times, beyond = x / y, (x - y) / y
+    logs = np.where(abs(beyond) < 0.5, np.log1p(np.maximum(beyond, -0.5)), np.log(np.where(times > 0, times, 1.0)))
+    return np.asarray((times * logs - beyond) @ y)  # keeps its digits where x is nearly y
 
 
-def kl_dual(a: Floats, b: Floats, taus: tuple[float, float], f: Floats, g: Floats) -> float:
-    return float(-taus[0] * (a @ np.expm1(-f / taus[0])) - taus[1] * (b @ np.expm1(-g / taus[1])))
-
-
-def kl_penalties(plan: Floats, a: Floats, b: Floats, taus: tuple[float, float]) -> float:
-    return taus[0] * divergence(plan.sum(axis=1), a) + taus[1] * divergence(plan.sum(axis=0), b)
-
-
-def kl_gap(cost: Floats, plan: Floats, a: Floats, b: Floats, taus: tuple[float, float], f: Floats, g: Floats) -> float:
-    value = float((np.where(plan > 0, cost, 0.0) * plan).sum())
-    return value + kl_penalties(plan, a, b, taus) - kl_dual(a, b, taus, f, g)
-
-
-def kl_problem(cost: Floats, a: Floats, b: Floats, taus: tuple[float, float]) -> Any:
-    """One problem, for `one_by_one`.
-
-    Where potentials add up to a cost of FAR taus, one of the marginals is below exp(-FAR) of its weight: such pairs
-    are left out, and so are rows and columns without weight or with no other pairs.
-    """
-    near = np.where((cost <= FAR * sum(taus)) & (a > 0)[:, None] & (b > 0), cost, np.inf)
-    rows, columns = np.isfinite(near).any(axis=1), np.isfinite(near).any(axis=0)
-    whole = np.zeros(cost.shape)
-    f, g = np.full(len(a), np.inf), np.full(len(b), np.inf)
-    if rows.any() and columns.any():
-        inner = near[rows][:, columns]
-        whole[np.ix_(rows, columns)], f[rows], g[columns] = exact_kl(inner, a[rows], b[columns], taus)
-    # Capped like this, potentials are feasible for the pairs left out as well, and lose next to nothing.
-    f, g = np.minimum(f, FAR * taus[0]), np.minimum(g, FAR * taus[1])
-    i, j = whole.nonzero()
-    return i, j, whole[i, j], kl_penalties(whole, a, b, taus), kl_dual(a, b, taus, f, g), f, g
+def kl_dual(potentials: Floats, weights: Floats, tau: float) -> Floats:
+    """What one side adds to the dual objective."""
+    some = weights > 0
+    return np.asarray(-tau * (np.expm1(-potentials[:, some] / tau) @ weights[some]))
