@@ -145,14 +145,42 @@ void Interior::start() {
         for (std::size_t j = 0; j < n; ++j) {
             const std::size_t e = at(i, j);
             slack_[e] = cost_[e] - rows_.potential[i] - columns_.potential[j];
-            plan_[e] = mass * columns_.weight[j] * (off / slack_[e]);
+            plan_[e] = mass * columns_.weight[j] * std::min(1.0, 0.1 / slack_[e]);
         }
     }
+    lift_light_points();
     stride_ = padded(n + 2);
     nodes_.assign((m + n + row_group) * stride_, 0.0);
     pivot_.resize(m + n);
     best_.gap = infinity;
     by_.resize((m + n) * row_group);
+}
+
+// Where all entries times their slacks are alike, points of hardly any weight have much more mass, and potentials low enough to
+// ask for it. They begin there: the way would be long.
+void Interior::lift_light_points() {
+    const std::size_t m = rows_.which.size(), n = columns_.which.size();
+    add_up();
+    const double mu = total_ / static_cast<double>(pairs_);
+    for (Points* side : {&rows_, &columns_}) std::fill(side->change.begin(), side->change.end(), 0.0);
+    for (std::size_t i = 0; i < m; ++i)
+        for (std::size_t j = 0; j < n; ++j) {
+            const double lifted = mu / slack_[at(i, j)];
+            rows_.change[i] += lifted;
+            columns_.change[j] += lifted;
+        }
+    for (Points* side : {&rows_, &columns_})
+        for (std::size_t k = 0; k < side->which.size(); ++k) {
+            const double lower = side->tau * std::log(std::max(1.0, side->change[k] / side->mass[k]));
+            side->step[k] = lower < 0.1 * size_ ? lower : 0;  // farther off, digits would be lost
+            side->potential[k] -= side->step[k];
+        }
+    for (std::size_t i = 0; i < m; ++i)
+        for (std::size_t j = 0; j < n; ++j) {
+            const double lower = rows_.step[i] + columns_.step[j];
+            slack_[at(i, j)] += lower;
+            if (lower > 0) plan_[at(i, j)] = mu / slack_[at(i, j)];
+        }
 }
 
 // The plan's marginals, and all that it has times its slack.
@@ -188,7 +216,8 @@ bool Interior::optimal() {
             gap += side->gap(k);
         }
     const auto enough = [&](double objective) { return exact * (objective + nought * size_); };
-    const double floor = stays * enough(std::min(std::abs(dual), size_));  // potentials far off have any dual objective
+    // A dual objective bounds the optimum from below, so one above 0 is not too large; one below may be by any much.
+    const double floor = stays * enough(dual > 0 ? dual : std::min(-dual, size_));
     mu_ = std::max(centring * total_, floor) / static_cast<double>(pairs_);
     if (std::isfinite(dual) && gap < best_.gap) {
         best_.gap = gap;

@@ -2,8 +2,8 @@
 //
 // The dual problem maximises -tau_a <a, exp(-f / tau_a) - 1> - tau_b <b, exp(-g / tau_b) - 1> under f_i + g_j <= C_ij. Its
 // optimum has a plan with the marginals a exp(-f / tau_a) and b exp(-g / tau_b) that is 0 wherever the slack C_ij - f_i - g_j
-// is not. Newton steps follow plan times slack = mu towards 0; the potentials stay feasible, so that the gap is certified
-// at any time.
+// is not. Newton steps follow plan times slack = mu towards 0; the potentials stay feasible, so that the gap is
+// certified at any time.
 //
 // Eliminated from a step, the plan leaves a system for the potentials whose matrix, in -f and g, has nothing positive beside
 // its diagonal, and rows with sums above 0. Such a system is solved without a single subtraction, and so to nearly all digits
@@ -51,6 +51,7 @@ private:
     std::size_t at(std::size_t i, std::size_t j) const { return i * columns_.which.size() + j; }
     double* node(std::size_t t) { return nodes_.data() + t * stride_; }
     void start();
+    void lift_light_points();
     void find_steps(Watch& watch);
     void eliminate(std::size_t k);
     void advance();

@@ -160,7 +160,8 @@ def by_interior_points(cost: NDArray[Any], taus: Taus, weights: Weights, threads
     """Kullback-Leibler penalties; see `core/interior.hpp`."""
     *_, m, n = cost.shape
     a, b = filled(weights[0], m), filled(weights[1], n)
-    low = float(cost.min(initial=np.inf, where=(a > 0)[:, None] & (b > 0)))
+    counts = np.isfinite(cost) & (a > 0)[:, None] & (b > 0)
+    low = float(cost.min(initial=np.inf, where=counts))
     if low < LOWEST * sum(taus):
         raise ValueError(
             f"The smallest cost {low} is too far below -tau = {-max(taus)}: so much mass would come into being "
@@ -172,7 +173,11 @@ def by_interior_points(cost: NDArray[Any], taus: Taus, weights: Weights, threads
     bound = kl_dual(f, a, taus[0]) + kl_dual(g, b, taus[1])
     answer = UnbalancedAnswer(triplets, extra, bound, f, g, np.ones(len(f), dtype=np.bool_))
     values = Plan(cost, answer).value + extra
-    answer.certified = abs(values - bound) <= PROMISED * (abs(values) + NOUGHT * size_of(cost, taus))
+    largest = abs(cost).max(axis=(-2, -1), initial=0, where=counts)
+    sizes = np.where(
+        largest > 0, np.minimum(largest, sum(taus)), sum(taus)
+    )  # of a unit that is moved, or left and made
+    answer.certified = abs(values - bound) <= PROMISED * (abs(values) + NOUGHT * sizes)
     if failed := np.count_nonzero(~answer.certified):
         warn_of(
             f"The certified gap is above {PROMISED:g} of the objective for {failed} of {len(f)} "
@@ -180,12 +185,6 @@ def by_interior_points(cost: NDArray[Any], taus: Taus, weights: Weights, threads
             stacklevel=3,
         )
     return answer
-
-
-def size_of(cost: NDArray[Any], taus: Taus) -> Floats:
-    """What each objective is of the size of at most: of a unit that is moved, or left and made."""
-    largest = abs(cost).max(axis=(-2, -1), initial=0, where=np.isfinite(cost))
-    return np.where(largest > 0, np.minimum(largest, sum(taus)), sum(taus))
 
 
 def divergence(x: Floats, y: Floats) -> Floats:
