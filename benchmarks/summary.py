@@ -113,7 +113,11 @@ def entropic(results: Results) -> Lines:
     for case in results["cases"]:
         found = (f"{rival(name)} {x:.1f} ({case['wanted'][name]:g})" for name, x in case["ratios"].items())
         rows.append([case["case"], milliseconds(case["seconds"]["spadeful"]), ", ".join(found)])
-    return ["To a marginal error of 1e-6.", *table(["problem", "ms", "times faster than (goal)"], rows)]
+    said = (
+        "To a marginal error of 1e-6; without an entropy (exact) to a certified gap of 1e-10 of the objective, which "
+        "L-BFGS-B comes near and majorisation-minimisation (MM) does not."
+    )
+    return [said, *table(["problem", "ms", "times faster than (goal)"], rows)]
 
 
 def rival(name: str) -> str:

@@ -112,9 +112,9 @@ def check(seed, number):
         mass = largest
         plan = sp.solve(stored, sp.Partial(mass), a, b)
     read = path.at(mass)
-    # What a plan is precise to: the largest cost on it, whatever lies unused beside it.
+    # What a plan is precise to: the largest cost on it, whatever lies unused beside it, and the digits of its prices.
     rows, cols, _ = plan.triplets
-    unit = max(np.abs(cost[rows, cols]).max(), min(1.0, size), 5e-324 * 1e9 * (m + n))
+    unit = max(np.abs(cost[rows, cols]).max(), min(1.0, size), 1e-5 * abs(plan.price), 5e-324 * 1e9 * (m + n))
     check_plan(plan, cost, mass, a, b, unit)
     check_plan(read, cost, mass, a, b, unit)
     assert abs(plan.value - read.value) <= 1e-9 * unit

@@ -213,7 +213,7 @@ class Engine(NamedTuple):
                 advance(task.stop - task.start)
         if failed:
             limits = f"the marginal error {self.tol:g} within {self.max_iter} sweeps"
-            lacking = f"did not reach {limits}. Raise max_iter, tol or reg"
+            lacking = f"did not reach {limits}. Raise max_iter (of MiniBatchTransport: max_sweeps), tol or reg"
             if not isinstance(self.problem, tuple) and not self.problem.reg:
                 lacking = "have no certified plan: tau and costs are of very different sizes. Set reg > 0"
             warn_of(f"{failed} of {len(i)} pairs of batches {lacking}.", stacklevel=5)
@@ -227,9 +227,7 @@ class Engine(NamedTuple):
     @property
     def dense(self) -> bool:
         """Whether plans have all entries."""
-        if isinstance(self.problem, tuple):
-            return False
-        return self.problem.reg > 0 or (isinstance(self.problem, Unbalanced) and self.problem.divergence == "kl")
+        return not isinstance(self.problem, tuple) and self.problem.reg > 0
 
 
 def run_job(job: Job, x: NDArray[Any] | Mapped, y: NDArray[Any] | Mapped, pairs: tuple[Indices, Indices]) -> Part:
