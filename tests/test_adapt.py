@@ -499,9 +499,22 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(tmp_path)
             for loss in super().losses(network, draw, step):
                 yield loss * (float("nan") if step.iteration == 5 else 1.0)
 
-    with pytest.raises(ad.TrainingError, match=r"became nan at iteration 6, batch \d+\. Lower the learning rate"):
+    says = r"became nan at iteration 6, batch \d+\. Lower the learning rate.*; the last checkpoint is kept\.$"
+    with pytest.raises(ad.TrainingError, match=says):
         run(tmp_path, 12, method=Broken())
     assert states.read(tmp_path / states.LAST)[1]["iteration"] == 4
+
+
+def test_no_checkpoint_is_promised_where_there_is_none():
+    source, target = domains()
+    with pytest.raises(ad.TrainingError, match=r"became inf .* not finite\.$"):
+        ad.adapt(small(), source, target, Diverging(), ad.Training(4), batch_size=24)
+
+
+class Diverging(ad.SourceOnly):
+    def losses(self, network, draw, step):
+        for loss in super().losses(network, draw, step):
+            yield loss * float("inf")
 
 
 @pytest.mark.parametrize(
@@ -615,6 +628,66 @@ def test_loaders_and_whole_models_can_be_passed():
         ad.adapt(model, source, target, ad.SourceOnly(), ad.Training(1))
     with pytest.raises(TypeError, match="both be arrays, or both be loaders"):
         ad.adapt(network, source, others, ad.SourceOnly(), ad.Training(1))
+
+
+def unread(*_):
+    raise AssertionError("a batch was drawn")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        ({"test": {"target": "here"}}, TypeError, r"a Domain or arrays \(x, y\) by name\. Got str for 'target'"),
+        ({"test": {"foo": domains()[1]}}, ValueError, r"test must hold 'target', by which select='density' chooses"),
+        (
+            {"test": {"target": np.zeros((5, 3))}},
+            ValueError,
+            r"of the source's shape, \(2,\)\. Got \(3,\) for 'target'",
+        ),
+        ({"target": domains()[1].without_labels(), "select": "oracle"}, ValueError, "needs labels of the target"),
+        ({"test": {}, "select": "source"}, ValueError, "needs labels of the source"),
+        (
+            {"target": np.array([[0, 1], [np.nan, 2]])},
+            ValueError,
+            r"x of target must be finite\. Got nan in row 1, col",
+        ),
+        ({"source": (np.array([[np.inf, 1]]), [0])}, ValueError, r"x of source must be finite\. Got inf in row 0, col"),
+        ({"batch_size": 10**9}, ValueError, r"at most 500: source and target have 120 and 120 points"),
+        ({"warmup": 5}, TypeError, r"warmup must be a Training, or None\. Got 5 instead"),
+    ],
+)
+def test_what_cannot_be_measured_or_trained_on_is_refused_before_a_batch_is_drawn(monkeypatch, changes, error, says):
+    monkeypatch.setattr(DomainStream, "batch", unread)
+    given = dict(zip(("source", "target"), domains(), strict=True)) | {"batch_size": 24} | changes
+    training = ad.Training(2, select=given.pop("select", "density"))
+    with pytest.raises(error, match=says):
+        ad.adapt(small(), method=ad.SourceOnly(), training=training, **given)
+
+
+def test_sets_to_test_may_be_arrays_and_have_any_name_beside():
+    source, target = domains()
+    test = {"target": (target.x, target.y), "first": (target.x[:30], target.y[:30])}
+    record = ad.adapt(small(), source, target, ad.SourceOnly(), ad.Training(2), batch_size=24, test=test)
+    assert {"target_accuracy", "first_accuracy"} <= record.rows[-1].keys()
+
+
+def test_a_batch_may_be_as_large_as_the_larger_set():
+    sets = domains(30)[0], domains(600)[1]
+    ad.adapt(small(), *sets, ad.SourceOnly(), ad.Training(1), batch_size=600)
+    with pytest.raises(ValueError, match="at most 600: source and target have 30 and 600 points"):
+        ad.adapt(small(), *sets, ad.SourceOnly(), ad.Training(1), batch_size=601)
+
+
+def test_seeds_and_flags_are_what_they_seem():
+    with pytest.raises(ValueError, match=r"seed must be a whole number of at least 0\. Got -1 instead"):
+        ad.Training(2, seed=-1)
+    with pytest.raises(TypeError, match=r"standardize must be True or False\. Got 'yes' instead"):
+        ad.DeepAdapter(standardize="yes").fit(np.zeros((4, 2)), [0, 1, 0, 1])
+
+
+def test_there_is_nothing_to_resume_without_a_folder():
+    with pytest.raises(ValueError, match=r"resume goes on with the run in a folder\. Got no folder"):
+        ad.adapt(small(), *domains(), ad.SourceOnly(), ad.Training(2), batch_size=24, resume=True)
 
 
 def test_batches_and_shapes_that_do_not_fit_are_refused():

@@ -1,6 +1,7 @@
 """Adaptation on image files: folders, the published layouts, transforms, backbones, and the commands on them."""
 
 import json
+import logging
 import os
 import warnings
 from pathlib import Path
@@ -236,6 +237,8 @@ def test_files_that_are_no_images_are_named_and_refused_or_skipped(tmp_path, wor
         ad.read_folder(tmp_path, reading(workers=workers))
     for name in ("cut.png", "words.jpg", "empty.jpg", "--corrupt skip"):
         assert name in str(refusal.value)
+    with pytest.raises(ValueError, match=r"torn\. Remove what is no image\.$"):  # of commands that cannot skip
+        images.whole_ones(tmp_path, ["", "It is torn."], "refuse")
     with pytest.warns(UserWarning, match=r"3 of 12 images .*cut\.png"):
         domain = ad.read_folder(tmp_path, reading(corrupt="skip", workers=workers))
     assert np.bincount(domain.y).tolist() == [3, 3, 3]
@@ -313,6 +316,21 @@ def test_backbones_give_their_pooled_features(here, name, width):
         expected = model(x).last_hidden_state[:, 0]  # a mean and a deviation of .5 undo the scale
     assert torch.allclose(backbone(x), expected, atol=1e-6)
     assert backbone.width(28) == width
+
+
+def test_a_backbone_that_cannot_be_fetched_is_told_once(monkeypatch, caplog):
+    """The hub tells of every attempt; all of them are one failure."""
+
+    def fetch(*_, **__):
+        for attempt in range(5):
+            logging.getLogger("huggingface_hub.utils._http").warning("Retrying in 1s [Retry %d/5].", attempt)
+        raise OSError("We couldn't connect to the hub.")
+
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", fetch)
+    monkeypatch.setattr(logging.getLogger("huggingface_hub"), "handlers", [caplog.handler])
+    with pytest.raises(ValueError, match=r"some/model cannot be loaded: We couldn't connect to the hub\."):
+        ad.load_backbone("some/model")
+    assert not caplog.records
 
 
 def test_new_layers_are_xavier_and_learn_faster(here):

@@ -422,6 +422,7 @@ def test_masses_without_labels_go_to_predicted_classes():
     assert known.sent.sum() == pytest.approx(0.4)
     np.testing.assert_array_equal(known.matrix, unknown.matrix)
     np.testing.assert_array_equal(known.present, unknown.present)
+    assert (known.predicted, unknown.predicted) == (False, True)
 
 
 def test_masses_are_of_methods_that_transport():
@@ -429,15 +430,16 @@ def test_masses_are_of_methods_that_transport():
         ad.class_masses(Plane(), at_centres(5, 5, 5, 5), at_centres(9, 9, 0, 0), DANN())
 
 
-def test_masses_as_a_file(tmp_path):
+@pytest.mark.parametrize("predicted", [False, True])
+def test_masses_as_a_file(tmp_path, predicted):
     masses = ad.ClassMasses(
-        np.array([[0.125, 0.25], [0.0, 1 / 3]]), ("plain", 'a "comma", say'), np.array([True, False])
+        np.array([[0.125, 0.25], [0.0, 1 / 3]]), ("plain", 'a "comma", say'), np.array([True, False]), predicted
     )
     masses.write(tmp_path / "masses.csv")
     again = ad.ClassMasses.read(tmp_path / "masses.csv")
     np.testing.assert_array_equal(again.matrix, masses.matrix)
     np.testing.assert_array_equal(again.present, masses.present)
-    assert again.classes == masses.classes
+    assert (again.classes, again.predicted) == (masses.classes, predicted)
     assert (tmp_path / "masses.csv").read_text().splitlines()[1] == "plain,yes,0.375,0.125,0.25"
 
 

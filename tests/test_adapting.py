@@ -167,26 +167,82 @@ def test_evaluate_finds_what_the_run_found(finished, monkeypatch, which, options
 
 def test_evaluate_refuses_what_is_no_run(finished, monkeypatch, tmp_path):
     monkeypatch.chdir(finished[0])
-    assert "config.json" in one_line(CliRunner().invoke(app, ["evaluate", "nowhere"]))
+
+    def says(folder, *options):
+        return one_line(CliRunner().invoke(app, ["evaluate", str(folder), *options]))
+
+    wanted = "must be the folder of a run of `spadeful adapt`."
+    assert f"nowhere {wanted} There is no such folder." in says("nowhere")
+    assert f"{tmp_path} {wanted} It has no config.json." in says(tmp_path)
     (tmp_path / "config.json").write_bytes((finished[0] / "run" / "config.json").read_bytes())
-    (tmp_path / states.BEST).write_bytes(b"not a checkpoint")
-    assert "must be a checkpoint" in one_line(CliRunner().invoke(app, ["evaluate", str(tmp_path)]))
+    for options in ([], ["--last"]):
+        assert f"{tmp_path} has no checkpoint yet. Go on with its run" in says(tmp_path, *options)
+    (tmp_path / states.LAST).write_bytes(b"not a checkpoint")
+    assert "must be a checkpoint" in says(tmp_path, "--last")
+    assert "has no best checkpoint by the rule density. Pass --last" in says(tmp_path)
 
 
-def test_without_labels_of_the_target_the_oracle_has_no_best(folder, monkeypatch):
-    undrawn(monkeypatch)
+def unlabelled():
+    """Options for a target of which nobody knows the classes."""
     with np.load("features.npz") as arrays:
         np.savez("unlabelled.npz", x=arrays["x"][30:])
-    unlabelled = [*SHORT, "--source", "features.npz:a", "--target", "unlabelled.npz"]
-    said = done(*unlabelled, "-o", "free").stdout
+    return [*SHORT, "--source", "features.npz:a", "--target", "unlabelled.npz"]
+
+
+def test_without_labels_of_the_target_nothing_is_told_as_if_they_were_known(folder, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("spadeful.figures.save", lambda figure, *_, **__: drawn.append(figure))
+    said = done(*unlabelled(), "-o", "free").stdout
     assert "oracle" not in cells(said)
     assert cells(said)["last"][-1] == "-"
+    assert "The kept checkpoint" not in said
+    assert not (folder / "free" / "classes.json").exists()
+    assert "predicted in the target" in said
+    names = (folder / "free" / "masses.csv").read_text().splitlines()[0].split(",")
+    assert names == ["class", "predicted in the target", "sent", *(f"to predicted {name}" for name in "uvw")]
+    masses = drawn[0]
+    assert masses.axes[0].get_xlabel() == "predicted class of the target"
+    words = [text.get_text() for text in masses.axes[1].get_legend().get_texts()]
+    assert words == ["predicted in the target", "predicted not in the target"]
     assert CliRunner().invoke(app, ["evaluate", "free"]).exit_code == 0
-    said = done(*unlabelled, "--set", "select=oracle", "-o", "run").stdout
-    assert not (folder / "run" / states.BEST).exists()
-    assert "Pass --last" in one_line(CliRunner().invoke(app, ["evaluate", "run"]))
-    last = CliRunner().invoke(app, ["evaluate", "run", "--last"])
-    assert cells(last.stdout)["source"] == [cells(said)["last"][1], ""]
+
+
+def test_the_oracle_needs_labels_of_the_target(folder):
+    line = refused(*unlabelled(), "--set", "select=oracle", "-o", "run")
+    assert "select='oracle' needs labels of the target to test on. Got none" in line
+    assert "density or entropy" in line
+
+
+@pytest.mark.parametrize("size", [501, 10**9])
+def test_batches_larger_than_all_points_are_refused(folder, size):
+    """Sets that are smaller than the default are drawn from with repeats, and what is not is larger than no set."""
+    line = refused(*DATA, *SHORT, "--batch-size", size, "-o", "run")
+    assert "batch_size must be at most 500: source and target have 30 and 30 points" in line
+    assert f"Got {size} instead." in line
+
+
+def test_other_labels_of_the_target_are_other_data(folder, monkeypatch):
+    undrawn(monkeypatch)
+    done(*DATA, *SHORT, "-o", "run")
+    tensors, state = states.read(folder / "run" / states.LAST)
+    with np.load("features.npz") as arrays:
+        np.savez("features.npz", **{**arrays, "y": np.where(arrays["domain"] == 1, 2 - arrays["y"], arrays["y"])})
+    assert "It differs: labels of target tested was [[" in refused("-o", "run", "--resume")
+    # A state that does not tell them goes on.
+    state["settings"] = {name: value for name, value in state["settings"].items() if "tested" not in name}
+    states.write(folder / "run" / states.LAST, tensors, state)
+    done("-o", "run", "--resume")
+
+
+def test_helps_fit_a_terminal_of_eighty_columns():
+    """An example is one line, and no line of a paragraph is broken before its end."""
+    said = {
+        name: CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
+        for name in ("adapt", "features")
+    }
+    assert "spadeful adapt --source usps --target mnist --mass 0.9 -o run --data DIR" in said["adapt"]
+    assert "logs, and a picture. `--list` shows methods and data." in said["adapt"]
+    assert "spadeful adapt --source FILE.npz:photos --target FILE.npz:sketches -o run" in said["features"]
 
 
 def test_a_finished_run_is_resumed_to_the_same_run(finished, monkeypatch):
@@ -297,21 +353,32 @@ def test_list_names_methods_and_data():
         (["--seed", "-1"], "seed must be at least 0"),
         (["--set", "lr"], "--set must be NAME=VALUE. Got 'lr' instead."),
         (["--set", "speed=3"], "Got speed too"),
+        (["--set", "mas=0.5"], "Got mas too. The nearest to mas is mass."),
+        (["--mass", "0.5", "--set", "mass=0.7"], "mass must be said once. Got --mass 0.5 and --set mass=0.7"),
+        (["--batch-size", "9", "--set", "batch_size=8"], "Got --batch-size 9 and --set batch_size=8; leave one out."),
+        (["--method", "dann", "--set", "rho=0.3"], "rho is for rot. Got it with dann, which has statistics, hidden."),
+        (["--method", "rot", "--n-batches", "2"], "n_batches is for m-ot, m-uot, m-pot, ts-ot, ts-uot, ts-pot. Got"),
+        (["--method", "source-only", "--set", "eta=2"], "Got it with source-only, which has none of its own."),
+        (["--set", "mass_iterations=9"], "mass_iterations needs mass_from"),
+        (["--set", "mass_from=0.1"], "mass_iterations must be at least 1. Got 0 instead."),
         (["--set", "lr=fast"], "lr must be of the type float. Got 'fast' instead."),
         (["--set", "eta=null"], "eta must be of the type float. Got None instead."),
         (["--set", "mass_from=2"], "mass"),
         (["--set", "bottleneck=0"], "bottleneck must be at least 1"),
         (["--set", "weight_decay=-1"], "weight_decay must be at least 0"),
         (["--config", "broken.toml"], "broken.toml must be settings"),
-        (["--config", "absent.toml"], "absent.toml must be settings"),
+        (["--config", "absent.toml"], "absent.toml must be settings in TOML or JSON. There is no such file."),
         (["--config", "list.json"], "list.json must be settings"),
         (["--device", "abacus"], "abacus"),
         (["--precision", "8"], "precision must be one of 32-true, bf16-mixed, 16-mixed. Got '8' instead"),
-        (["--method", "m-ot", "--mass", "0.5"], "--mass is for methods that end in -pot. Got it with m-ot."),
-        (["--tau", "1"], "--tau is for methods that end in -uot"),
+        (["--method", "m-ot", "--mass", "0.5"], "mass is for m-pot, ts-pot. Got it with m-ot, which has reg, alpha"),
+        (
+            ["--tau", "1"],
+            "tau is for m-uot, ts-uot. Got it with m-pot, which has mass, mass_from, mass_iterations, reg",
+        ),
         (
             ["--method", "dann", "--reg", "0.1"],
-            "--reg is for methods that end in -ot or -uot or -pot. Got it with dann.",
+            "reg is for m-ot, m-uot, m-pot, ts-ot, ts-uot, ts-pot. Got it with dann",
         ),
         (["--set", "alpha=NaN"], "alpha must be finite"),
         (["--set", "lam=-1"], "lam must be at least 0"),
@@ -359,8 +426,10 @@ def test_a_part_of_the_source_is_held_out_where_it_selects(folder):
 
 
 def test_training_that_fails_is_told_in_a_line(folder):
-    line = one_line(adapt(*DATA, *SHORT, "--method", "source-only", "--set", "lr=1e30", "-o", "run"))
-    assert "Lower the learning rate" in line
+    failing = [*DATA, *SHORT, "--method", "source-only", "--set", "lr=1e30"]
+    line = one_line(adapt(*failing, "-o", "run"))
+    assert line.endswith("Lower the learning rate, or look for inputs that are not finite.\n")
+    assert not (folder / "run" / states.LAST).exists()
 
 
 @pytest.mark.parametrize(
@@ -577,6 +646,7 @@ def test_two_processes_learn_as_one_that_has_the_batches_of_both(folder, monkeyp
         timeout=300,
     )
     assert told.returncode == 0, told.stderr
+    assert told.stdout.count("Kept: ") == told.stdout.count("The kept checkpoint") == 1
     one, two = (json.loads((folder / name / "log.json").read_text())["rows"] for name in ("one", "two"))
     assert [row["iteration"] for row in one] == [row["iteration"] for row in two]
     for ours, theirs in zip(one, two, strict=True):

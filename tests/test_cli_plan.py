@@ -203,14 +203,20 @@ def test_what_did_not_converge_is_said_in_a_line(folder):
         (["--tol", "1e-3"], "--tol and --max-iter are for regularised problems"),
         (["--max-iter", "10"], "--tol and --max-iter are for regularised problems"),
         (["--reg", "1", "--tol", "2"], "tol must be"),
-        (["--batch-size", "0"], "batch_size must be"),
+        (["--batch-size", "0"], "--batch-size must be"),
         (["--batch-size", "1.5"], "--batch-size must be a number, or two"),
-        (["--batch-size", "100"], "must be at most the number of points of y, 90"),
-        (["--n-batches", "0"], "n_batches must be"),
-        (["--cost", "manhattan"], "cost must be one of"),
-        (["--pairing", "some"], "pairing must be"),
-        (["--seed", "-1"], "seed must be"),
-        (["--n-jobs", "0"], "n_jobs must be a number of processes"),
+        (
+            ["--batch-size", "100"],
+            "--batch-size must be at most the number of points of y, 90. Got 100 instead; take smaller batches, or "
+            "--replace.",
+        ),
+        (["--n-batches", "0"], "--n-batches must be"),
+        (["--cost", "manhattan"], "--cost must be one of sqeuclidean, euclidean, cosine. Got 'manhattan'"),
+        (["--pairing", "some"], "--pairing must be one of paired, all, bomb. Got 'some'"),
+        (["--pairing", "all", "--n-batches", "99999"], "take fewer, or --pairing paired."),
+        (["--resume", "--force"], "--resume goes on with a run, and --force starts afresh. Pass one of them."),
+        (["--seed", "-1"], "--seed must be"),
+        (["--n-jobs", "0"], "--n-jobs must be a number of processes"),
         (["--delimiter", "ab"], "--delimiter must be one character"),
         (["--delimiter", ";"], "are for .csv files"),
         (["--no-header"], "are for .csv files"),
@@ -223,7 +229,7 @@ def test_what_did_not_converge_is_said_in_a_line(folder):
         (["--map", "x.npy", "--force"], "none of them an input"),
         (["--map", "there.npy"], "there.npy exists"),
         (["-o", "plan.npy"], "plan.npy must end in .npz"),
-        (["-o", "there.npz"], "there.npz exists. Choose another name, or pass force=True (--force)"),
+        (["-o", "there.npz"], "there.npz exists. Choose another name, or pass --force to replace it."),
         (["-o", "."], "must end in .npz"),
     ],
 )
@@ -251,7 +257,8 @@ def test_a_number_that_is_none_is_refused_and_leaves_nothing(folder):
     y = np.load("y.npy")
     y[40] = np.nan
     np.save("y.npy", y)
-    assert "y must hold finite numbers" in refused("x.npy", "y.npy", "-o", "plan.npz", *BATCHES)
+    assert "y.npy must hold finite numbers" in refused("x.npy", "y.npy", "-o", "plan.npz", *BATCHES)
+    assert not (folder / "plan.npz").exists()
 
 
 def test_a_result_is_replaced_by_force(folder):

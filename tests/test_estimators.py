@@ -329,6 +329,8 @@ def test_precision_is_kept(dtype):
         ({"limit_max": 0.5}, {}, "limit_max must be"),
         ({"label_reg": 1.0}, {"y": None}, "label_reg needs the classes of the source"),
         ({"class_balanced": True}, {"y": None}, "class_balanced=True needs"),
+        ({"class_balanced": "yes"}, {}, "class_balanced must be True or False. Got 'yes' instead"),
+        ({"max_sweeps": 0}, {}, "max_sweeps must be a whole number of at least 1. Got 0 instead"),
         ({}, {"y": None, "yt": [0] * 6}, "yt needs"),
         ({}, {"y": [0, 1]}, "inconsistent numbers of samples"),
         ({"label_reg": 1.0}, {"y": [0, 1]}, "y must hold one class a point, 6"),

@@ -21,6 +21,7 @@ from spadeful.batches import sampled
 from spadeful.cli import app
 from spadeful.flow import Euler, flow_frames, wasserstein
 from spadeful.flowing import read_points
+from spadeful.images import ENDINGS
 from spadeful.shapes import disc, image_points, s_shape
 
 RNG = np.random.default_rng(0)
@@ -417,6 +418,22 @@ def test_images_that_cannot_be_used_are_refused_in_a_line(name, words, tmp_path)
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_every_file_that_is_taken_for_an_image_is_a_density(ending, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(spot()).save(tmp_path / f"spot{ending.upper()}")
+    points = read_points(str(tmp_path / f"spot{ending.upper()}"), 500, 0, 10_000)
+    assert (points[:, 0] <= 0.25).mean() > 0.95  # but for the noise of a lossy format
+
+
+@drawing
+def test_points_that_are_not_finite_are_told_by_their_file(tmp_path):
+    np.save(tmp_path / "y.npy", np.where(Y > 0.9, np.nan, Y))
+    done = call("disc", tmp_path / "y.npy", "-o", tmp_path / "run")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"spadeful: {tmp_path / 'y.npy'} must hold finite numbers")
 
 
 @drawing

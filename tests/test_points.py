@@ -197,3 +197,6 @@ def test_labels(tmp_path):
         load_labels(written(tmp_path, "d.csv", "1\n1,2\n"), 2)
     with pytest.raises(ValueError, match=r"one label a line\. Got none in line 3"):
         load_labels(written(tmp_path, "e.csv", "label\na\n\nb\n"), 3)
+    np.save(tmp_path / "f.npy", [0.0, np.nan])
+    with pytest.raises(ValueError, match=r"f\.npy must hold finite labels\. Got nan instead"):
+        load_labels(tmp_path / "f.npy", 2)

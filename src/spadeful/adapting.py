@@ -13,7 +13,7 @@ from rich.table import Table
 
 from spadeful import figures
 from spadeful.adapt.backbones import backbone_network
-from spadeful.adapt.call import adapt, class_scores, measure, predict
+from spadeful.adapt.call import adapt, check_batch_size, check_selectable, class_scores, measure, predict
 from spadeful.adapt.config import METHODS, Config, read_config
 from spadeful.adapt.data import NAMES, Pair, source_and_target
 from spadeful.adapt.domain import Domain
@@ -71,6 +71,9 @@ def run(
     folder = Path(folder)
     runs.check_folder(folder, config, resume)
     pair = domains_of(config, data, workers, progress)
+    test = {"source": pair.source_test, "target": pair.target_test}
+    check_selectable(config.select, test)
+    check_batch_size(config.batch_size, pair.source, pair.target)
     network, method = build(config, pair), config.build_method()
     network.statistics = config.statistics
     fabric = runs.start(folder, config, device, precision)
@@ -83,7 +86,7 @@ def run(
             config.training(),
             warmup=config.training(config.warmup) if config.warmup else None,
             batch_size=config.batch_size,
-            test={"source": pair.source_test, "target": pair.target_test},
+            test=test,
             folder=folder,
             resume=resume,
             fabric=fabric,
@@ -126,7 +129,7 @@ def keep_masses(masses: ClassMasses, folder: Path, picture: bool) -> None:
     masses.write(folder / MASSES, force=True)
     if picture:
         figure = figures.new_figure(11, 5)
-        figures.draw_masses(figure, masses.matrix, masses.classes, masses.present)
+        figures.draw_masses(figure, masses.matrix, masses.classes, masses.present, masses.predicted)
         figures.save(figure, folder / "masses.png", force=True)
 
 
@@ -184,11 +187,12 @@ def sent(folder: Path) -> list[Table]:
     if not (folder / MASSES).exists():
         return []
     masses = ClassMasses.read(folder / MASSES)
-    table = Table("class of the source", "in the target", "mass sent", title="What transport takes from each class")
+    table = Table("class of the source", masses.columns[1], "mass sent", title="What transport takes from each class")
     for name, has, mass in zip(masses.classes, masses.present, masses.sent, strict=True):
         table.add_row(name, "yes" if has else "no", f"{mass:.4f}")
     if not masses.present.all():
-        table.caption = f"Classes that the target lacks send {100 * masses.absent:.1f} % of all mass."
+        lacking = "no point of the target is predicted to have" if masses.predicted else "the target lacks"
+        table.caption = f"Classes that {lacking} send {100 * masses.absent:.1f} % of all mass."
     return [table]
 
 
@@ -197,12 +201,17 @@ def evaluate(
 ) -> Table:
     """The accuracy of a run's checkpoint, all in all; the accuracy and precision class by class."""
     folder = Path(folder)
-    config = read_config(folder / "config.json", {})
+    if not (folder / runs.CONFIG).exists():
+        lacks = f"It has no {runs.CONFIG}" if folder.is_dir() else "There is no such folder"
+        raise FileNotFoundError(f"{folder} must be the folder of a run of `spadeful adapt`. {lacks}.")
+    config = read_config(folder / runs.CONFIG, {})
+    checkpoint = folder / {"best": states.BEST, "last": states.LAST}[which]
+    if not checkpoint.exists():
+        if not (folder / states.LAST).exists():
+            raise FileNotFoundError(f"{folder} has no checkpoint yet. Go on with its run by `spadeful adapt --resume`.")
+        raise ValueError(f"{folder} has no best checkpoint by the rule {config.select}. Pass --last for the last one.")
     pair = domains_of(config, data, workers, progress)
     network = build(config, pair)
-    checkpoint = folder / {"best": states.BEST, "last": states.LAST}[which]
-    if which == "best" and not checkpoint.exists():
-        raise ValueError(f"{folder} has no best checkpoint by the rule {config.select}. Pass --last for the last one.")
     tensors, _ = states.read(checkpoint)
     states.unpack(tensors, {"network": network})
     found = measure(network, {"source": pair.source_test, "target": pair.target_test})

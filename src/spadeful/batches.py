@@ -144,6 +144,13 @@ def check_count(value: Any, name: str, least: int = 1) -> int:
     return count
 
 
+def check_seed(seed: Any) -> int:
+    """A seed that torch takes too."""
+    if check_count(seed, "seed", least=0) >= 2**63:
+        raise ValueError(f"seed must be below 2**63. Got {seed!r} instead.")
+    return int(seed)
+
+
 def check_flag(value: Any, name: str) -> None:
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name} must be True or False. Got {value!r} instead.")

@@ -20,7 +20,7 @@ from spadeful.color import ColorTransfer, Transferred, transfer_colors, transfer
 from spadeful.color.call import AT_ONCE
 from spadeful.files import check_free
 from spadeful.images import MOST_PIXELS, OTHERS, SIDES, Photo, check_format, read_photo, write_photo
-from spadeful.planning import PICTURES, warnings_in_a_line
+from spadeful.planning import warnings_in_a_line
 from spadeful.problems import Partial, Problem, Unbalanced
 from spadeful.progress import progress_bar
 from spadeful.threads import at_once
@@ -49,7 +49,7 @@ class Outputs:
             raise ValueError("Something must be written. Pass --output, --compare, --save or --apply-to.")
         if bool(further) != bool(self.folder):
             raise ValueError("--apply-to and --into go together: the images, and the folder that they go to.")
-        for path, endings in ((self.sheet, PICTURES), (self.transfer, (".npz",))):
+        for path, endings in ((self.sheet, figures.ENDINGS), (self.transfer, (".npz",))):
             if path is not None and path.suffix.lower() not in endings:
                 raise ValueError(f"{path} must end in {' or '.join(endings)}. Got {path.suffix!r} instead.")
         if self.image:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from spadeful.aggregate import MiniBatchPlan
 from spadeful.arrays import Floats
-from spadeful.batches import Indices, check_count
+from spadeful.batches import Indices, check_count, check_flag
 from spadeful.costs import Cost, batch_costs, check_cost
 from spadeful.entropic import quietly
 from spadeful.minibatch import check_sizes, minibatch
@@ -217,6 +217,8 @@ class MiniBatchTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             )
         check_cost(self.cost)
         check_count(self.n_neighbors, "n_neighbors")
+        check_count(self.max_sweeps, "max_sweeps")
+        check_flag(self.class_balanced, "class_balanced")
         if not is_number(self.label_reg) or not 0 <= self.label_reg < math.inf:
             raise ValueError(f"label_reg must be a finite number of at least 0. Got {self.label_reg!r} instead.")
         if not is_number(self.limit_max) or not self.limit_max >= 1:

@@ -30,7 +30,7 @@ def run(
 ) -> str:
     """Write the features of the images in some folders, each of them a domain; returns what there is to say."""
     check_free(output, force)
-    if output.suffix != ".npz":
+    if output.suffix.lower() != ".npz":
         raise ValueError(f"{output} must end in .npz. Got {output.suffix!r} instead.")
     names = [folder.resolve().name for folder in folders]
     if len(set(names)) < len(names):

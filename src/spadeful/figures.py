@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 Clouds = tuple[Floats, Floats]
 Batch = tuple[Indices, Indices]
 
+#: Formats that pictures are written in.
+ENDINGS = (".png", ".pdf", ".svg")
+
 #: From the palette of Okabe and Ito, which the colour-blind can tell apart; RIGHT and WRONG differ in print as well.
 SOURCE, TARGET, RIGHT, WRONG = "#009e73", "#0072b2", "#000000", "#d55e00"
 
@@ -320,16 +323,22 @@ def draw_frequencies(axes: Axes, source: Indices, target: Indices) -> None:
 MOST_NAMES = 30
 
 
-def draw_masses(figure: Figure, matrix: Floats, classes: Sequence[str], present: NDArray[np.bool_]) -> None:
-    """The mass from source classes (rows) to target classes, and what each sends; in red those the target lacks."""
+def draw_masses(
+    figure: Figure, matrix: Floats, classes: Sequence[str], present: NDArray[np.bool_], predicted: bool = False
+) -> None:
+    """The mass from source classes (rows) to target classes, and what each sends; in red those the target lacks.
+
+    Where it has no labels, its classes are those `predicted`, and the words say so.
+    """
+    as_predicted = "predicted " if predicted else ""
     left, right = figure.subplots(1, 2, width_ratios=[1.2, 1], sharey=True)
     image = left.imshow(matrix, cmap="Blues", vmin=0, aspect="auto", interpolation="nearest")
     figure.colorbar(image, ax=left, label="mass")
-    left.set(xlabel="class of the target", ylabel="class of the source", title="Mass between classes")
+    left.set(xlabel=f"{as_predicted}class of the target", ylabel="class of the source", title="Mass between classes")
     right.barh(np.arange(len(classes)), matrix.sum(axis=1), color=np.where(present, TARGET, WRONG))
     right.set(xlabel="mass sent", title="Mass that each class sends")
     for label, colour in (("in the target", TARGET), ("not in the target", WRONG)):
-        right.barh([0], [0], color=colour, label=label)
+        right.barh([0], [0], color=colour, label=f"{as_predicted}{label}")
     right.legend(frameon=False)
     right.spines[["top", "right"]].set_visible(False)
     if len(classes) <= MOST_NAMES:

@@ -106,6 +106,8 @@ def read_settings(path: str | Path) -> dict[str, Any]:
             raise ValueError("TOML needs Python 3.11; write the settings as JSON")
         if not isinstance(found, dict):
             raise ValueError("it holds no settings by name")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} must be settings in TOML or JSON. There is no such file.") from None
     except (ValueError, OSError) as error:
         raise ValueError(f"{path} must be settings in TOML or JSON. It cannot be read: {error}") from None
     return found

@@ -17,10 +17,10 @@ from spadeful.arrays import Floats
 from spadeful.batches import check_count
 from spadeful.files import check_free, replacing
 from spadeful.flow import Flow, Frame, flow_frames, gather
-from spadeful.images import MOST_PIXELS, read_photo
+from spadeful.images import ENDINGS, MOST_PIXELS, read_photo
 from spadeful.points import AS_FOUND, Text, load_points
 from spadeful.problems import Problem, Schedule
-from spadeful.shapes import IMAGES, disc, image_points, s_shape
+from spadeful.shapes import disc, image_points, s_shape
 from spadeful.simulations.flows import animate_flow, check_animation, draw_flows
 
 SHAPES: dict[str, Callable[[int, int], Floats]] = {"disc": disc, "s": s_shape}
@@ -33,12 +33,12 @@ def read_points(source: str, n: int, seed: int, most: int, text: Text = AS_FOUND
     if source in SHAPES:
         return SHAPES[source](n, seed)
     ending = Path(source).suffix.lower()
-    if ending in IMAGES:
+    if ending in ENDINGS:
         return image_points(read_photo(source, most).pixels, n, seed, source)
     if not ending:
         raise ValueError(
-            f"{source} must be a file of points (.npy, .npz, .csv, .parquet), an image ({', '.join(IMAGES)}) or one of "
-            f"the shapes {' and '.join(SHAPES)}."
+            f"{source} must be a file of points (.npy, .npz, .csv, .parquet), an image ({', '.join(ENDINGS)}) or one "
+            f"of the shapes {' and '.join(SHAPES)}."
         )
     return load_points(source, text)
 

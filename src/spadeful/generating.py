@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
 from rich.table import Table
+from torch import Tensor
 
 from spadeful.adapt.call import device_named
+from spadeful.batches import check_count, check_seed
 from spadeful.files import check_free, replacing
 from spadeful.generate.config import METHODS, Config
-from spadeful.generate.data import NAMES, Images, read_images
+from spadeful.generate.data import MOST_BYTES, NAMES, Images, check_batch_size, read_images
 from spadeful.generate.features import Features
 from spadeful.generate.networks import FeatureNetwork, Generator
 from spadeful.generate.samples import as_bytes, generated, noise, ways, write_sheet
@@ -47,11 +50,7 @@ def run(
     folder = Path(folder)
     runs.check_folder(folder, config, resume)
     images = read_images(config.data, data, size=config.image_size, workers=workers, progress=progress)
-    if config.batch_size > len(images):
-        raise ValueError(
-            f"batch_size must be at most the number of images of {images.name}, {len(images)}. "
-            f"Got {config.batch_size} instead."
-        )
+    check_batch_size(config.batch_size, images)
     generator, features = build(config, images)
     score = scorer(config, images, device, progress)
     fabric = runs.start(folder, config, device, precision, devices=1)
@@ -112,18 +111,29 @@ def sample(
 ) -> Path:
     """Write new images: side by side in a .png, or as the array x (n, H, W, C) of bytes in an .npz."""
     output = check_free(output, force)
-    if output.suffix not in (".png", ".npz"):
+    ending = output.suffix.lower()
+    if ending not in (".png", ".npz"):
         raise ValueError(f"The output must end in .png or .npz. Got {output.name!r} instead.")
-    if n < 1:
-        raise ValueError(f"The number of images must be at least 1. Got {n} instead.")
-    generator = read_generator(folder, last)
-    batches = generated(generator, noise(n, generator.latent, seed))
-    if output.suffix == ".png":
+    check_count(n, "n")
+    check_seed(seed)
+    batches = drawn(read_generator(folder, last), n, seed)
+    if ending == ".png":
         write_sheet(output, torch.cat(list(batches)), columns_of(n), force)
     else:
         with replacing(output, force) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, x=np.concatenate([as_bytes(batch) for batch in batches]))
     return output
+
+
+def drawn(generator: Generator, n: int, seed: int) -> Iterator[Tensor]:
+    """So many new images, some at a time; refused if all of them do not fit the memory."""
+    most = MOST_BYTES // (4 * int(np.prod(generator.shape)))
+    if n > most:
+        raise ValueError(
+            f"The number of images must be at most {most}, to fit in {MOST_BYTES / 1e9:.0f} GB of memory. "
+            f"Got {n} instead."
+        )
+    return generated(generator, noise(n, generator.latent, seed))
 
 
 def columns_of(n: int) -> int:
@@ -141,7 +151,7 @@ def summary(record: Record, config: Config, folder: Path) -> Table:
     )
     for name, row in (("best score", record.best), ("last", record.rows[-1])):
         if row:
-            score = f"{row['score']:.2f}" if "score" in row else "-"
+            score = f"{row['score']:.4g}" if "score" in row else "-"
             table.add_row(name, str(row["iteration"]), f"{row['loss']:.4g}", score, f"{row['seconds']:.3f}")
     table.caption = f"Written to {folder}"
     return table

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Formats that are written, and the longest side that each can hold.
 SIDES = {".png": 2**31 - 1, ".jpg": 65500, ".jpeg": 65500, ".webp": 16383, ".tif": 2**31 - 1, ".tiff": 2**31 - 1}
+#: Files that are taken for images.
+ENDINGS = (*SIDES, ".bmp", ".gif", ".pgm", ".ppm")
 OPAQUE = (".jpg", ".jpeg")
 #: How hard photos are compressed, up to 9: with 6, the usual one, it may take twice as long, and saves hardly anything.
 PNG_EFFORT = 4

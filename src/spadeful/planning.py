@@ -27,7 +27,6 @@ from spadeful.problems import Problem
 
 #: The folders in which a run keeps its parts.
 KINDS = ("plans", "values")
-PICTURES = (".png", ".pdf", ".svg")
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Outputs:
         places = [path.resolve() for path in given]
         if len({*places}) < len(places) or {*places} & {path.resolve() for path in inputs}:
             raise ValueError("Every output must have a file of its own, none of them an input. Choose other names.")
-        endings = {self.plan: (".npz",), self.images: (".npy",), self.picture: PICTURES}
+        endings = {self.plan: (".npz",), self.images: (".npy",), self.picture: figures.ENDINGS}
         for path in given:
             if path.suffix.lower() not in endings[path]:
                 raise ValueError(f"{path} must end in {' or '.join(endings[path])}. Got {path.suffix!r} instead.")

@@ -71,6 +71,8 @@ def load_labels(source: str | Path, size: int, text: Text = AS_FOUND) -> NDArray
         values = values[:, 0]
     if values.shape != (size,):
         raise ValueError(f"{source} must hold one label a point, {size} of them. Got the shape {values.shape} instead.")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise ValueError(f"{source} must hold finite labels. Got {values[~np.isfinite(values)][0]} instead.")
     return values
 
 

@@ -11,9 +11,9 @@ from spadeful.adapt.call import device_named
 from spadeful.generate.config import Config, read_config
 from spadeful.generate.data import Images, read_images
 from spadeful.generate.features import Features, train_features
-from spadeful.generate.samples import as_bytes, generated, noise
+from spadeful.generate.samples import as_bytes
 from spadeful.generate.score import Score, reference
-from spadeful.generating import read_generator
+from spadeful.generating import drawn, read_generator
 
 
 class Scored(NamedTuple):
@@ -78,8 +78,7 @@ def score(
 
 def sampled(config: Config, folder: Path, count: int | None) -> Images:
     """Images of a run's generator, the same that the run took its score of."""
-    generator = read_generator(folder)
-    parts = generated(generator, noise(count or config.score_images, generator.latent, config.seed))
+    parts = drawn(read_generator(folder), count or config.score_images, config.seed)
     return Images(as_bytes(torch.cat(list(parts))), folder.name)
 
 

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from spadeful.arrays import Floats
 
-IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp")
 #: What red, green and blue add to the brightness of a pixel (ITU-R BT.601, as in Pillow).
 LUMA = (0.299, 0.587, 0.114)
 

@@ -23,8 +23,9 @@ from spadeful.generate.data import Images  # noqa: E402
 from spadeful.generate.method import Adversarial, Batch, frozen  # noqa: E402
 from spadeful.generate.networks import FeatureNetwork, Generator  # noqa: E402
 from spadeful.generate.samples import generated, noise, sheet, ways  # noqa: E402
-from spadeful.generate.train import NoiseStream, Training, train  # noqa: E402
+from spadeful.generate.train import RULES, NoiseStream, Training, train  # noqa: E402
 from spadeful.training import states  # noqa: E402
+from spadeful.training.record import Record  # noqa: E402
 
 
 class Cloud:
@@ -372,6 +373,7 @@ class TestCommandLine:
         other = command("--resume", "--mass", 0.5, "-o", run)
         assert other.exit_code == 2
         assert "mass was 0.9 and is 0.5" in other.output
+        assert "iterations was 4 and is 8" in command("--resume", "--iterations", 8, "-o", run).output
         assert command("--resume", "-o", run).exit_code == 0
         archived = tmp_path / "made.npz"
         assert command("sample", run, "-o", archived, "-n", 7).exit_code == 0
@@ -397,7 +399,7 @@ class TestCommandLine:
             ((), "must say data"),
             (("--method", "gan"), "method must be one of"),
             (("--mass", "1.5"), "(0, 1]"),
-            (("--method", "m-ot", "--mass", "0.5"), "--mass is for methods that end in -pot. Got it with m-ot."),
+            (("--method", "m-ot", "--mass", "0.5"), "mass is for m-pot, s-pot. Got it with m-ot, which has reg."),
             (("--image-size", "30", "--batch-size", "5"), "must be square"),
             (("--batch-size", "31"), "at most the number of images"),
             (("--device", "tpu9", "--batch-size", "5"), "device and precision must be ones that there are"),
@@ -409,6 +411,33 @@ class TestCommandLine:
         assert done.exit_code == 2
         assert message in done.output
         assert not (tmp_path / "run" / "last.safetensors").exists()
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (("--seed", -1), "--seed must be a whole number of at least 0. Got -1 instead."),
+            (("--seed", 2**63), "--seed must be below 2**63."),
+            (("-n", 0), "-n must be a whole number of at least 1. Got 0 instead."),
+            (("-n", 10**12), "The number of images must be at most 31250000, to fit in 8 GB of memory."),
+        ],
+    )
+    def test_samples_that_cannot_be(self, tmp_path, words, message):
+        states.write(tmp_path / states.LAST, states.pack({"generator": Generator((1, 8, 8), 3, 2)}, {}), {})
+        done = command("sample", tmp_path, "-o", tmp_path / "sheet.png", *words)
+        assert done.exit_code == 2
+        assert message in done.stderr
+        assert not (tmp_path / "sheet.png").exists()
+
+    def test_endings_may_be_in_capitals(self, tmp_path):
+        states.write(tmp_path / states.LAST, states.pack({"generator": Generator((1, 8, 8), 3, 2)}, {}), {})
+        for name, begins in (("SHEET.PNG", b"\x89PNG"), ("MADE.NPZ", b"PK")):
+            assert command("sample", tmp_path, "-o", tmp_path / name, "-n", 2).exit_code == 0
+            assert (tmp_path / name).read_bytes().startswith(begins)
+
+    def test_a_small_score_is_told_in_its_digits(self, tmp_path):
+        row = {"phase": "m-POT", "iteration": 1, "loss": 1.0, "score": 0.00123456, "seconds": 1.0}
+        table = generating.summary(Record([row], "score", RULES), Config("mnist"), tmp_path)
+        assert list(table.columns[3].cells) == ["0.001235", "0.001235"]
 
     def test_samples_of_something_else(self, tmp_path):
         done = command("sample", tmp_path, "-o", tmp_path / "sheet.png")

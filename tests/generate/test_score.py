@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -183,9 +184,28 @@ def test_statistics_are_kept_by_images_and_weights(features, data, tmp_path):
     assert np.array_equal(reference(features, images, tmp_path).mean, first.mean + 1)  # they are read, not computed
     reference(features, read_images("mnist", data, part="test"), tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
-    np.savez(kept, mean=first.mean, covariance=first.covariance[1:], count=first.count)
-    with pytest.raises(ValueError, match=r"statistics-.*must be statistics of spadeful, or be removed"):
-        reference(features, images, tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["cut", "other shapes", "no archive"])
+def test_damaged_statistics_are_computed_again_and_replaced(features, data, tmp_path, damage):
+    images = read_images("mnist", data)
+    first = reference(features, images, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    if damage == "other shapes":
+        np.savez(kept, mean=first.mean, covariance=first.covariance[1:], count=first.count)
+    else:
+        kept.write_bytes(kept.read_bytes()[:1000] if damage == "cut" else b"nothing")
+    with pytest.warns(UserWarning, match=r"statistics-.*must be statistics of spadeful.*They are computed again"):
+        again = reference(features, images, tmp_path)
+    assert np.array_equal(again.covariance, first.covariance)
+    assert np.array_equal(reference(features, images, tmp_path).mean, first.mean)  # without a warning: it is whole
+
+
+def test_a_cache_that_cannot_be_written_does_not_stop_the_score(features, data, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.warns(UserWarning, match=r"The statistics of mnist are not kept.*must be a folder"):
+        found = reference(features, read_images("mnist", data), tmp_path / "file")
+    assert found.count == 200
 
 
 def test_features_of_a_vision_model(tmp_path):
@@ -237,6 +257,11 @@ def test_training_of_features_refuses_before_it_starts(tmp_path, data, weights):
         train_features("celeba", tmp_path / "features.safetensors", data)
     with pytest.raises(FileNotFoundError, match="cifar10 is not in"):
         train_features("cifar10", tmp_path / "features.safetensors", data)
+    with pytest.raises(ValueError, match=r"batch_size must be at most the number of images of mnist, 200\. Got 201"):
+        train_features("mnist", tmp_path / "features.safetensors", data, batch_size=201)
+    for seed in (-1, 2**63):
+        with pytest.raises(ValueError, match=f"seed must be .* Got {seed} instead"):
+            train_features("mnist", tmp_path / "features.safetensors", data, seed=seed)
 
 
 @pytest.fixture
@@ -295,6 +320,23 @@ def test_the_command_refuses(command, data, weights, tmp_path, monkeypatch, word
     result = command("score", *(weights if word == "weights" else word for word in words), "--data-dir", data)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+@pytest.mark.parametrize("before", [(), ("score", "mnist", "--features", "f"), ("features", "-o", "f.safetensors")])
+def test_a_folder_of_data_that_is_not_there_is_told_by_its_option(command, tmp_path, before):
+    folder = () if before else ("-o", tmp_path / "run")
+    result = command(*before, "--data", "mnist", "--data-dir", tmp_path / "nowhere", *folder)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("spadeful: --data-dir must name the folder with the data. There is no folder")
+
+
+@pytest.mark.parametrize("name", ["score", "features", "sample"])
+def test_the_lines_of_help_are_filled(name):
+    """But for the last of a paragraph, a line of text has no room for the first word of the next."""
+    shown = CliRunner().invoke(app, ["generate", name, "--help"], env={"COLUMNS": "80"}).stdout
+    lines = [line.strip() for line in shown.split("╭")[0].splitlines()]
+    for line, after in pairwise(lines):
+        assert not (line and after) or len(line) + 1 + len(after.split()[0]) > 78, line
 
 
 def test_a_run_is_scored_as_it_scored_itself(command, data, weights, tmp_path):

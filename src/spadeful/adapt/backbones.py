@@ -106,17 +106,22 @@ def load_backbone(name: str | Path) -> Backbone:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the bars of transformers, and without its word on the weights of a classifier, which is not wanted."""
-    from transformers.utils import logging
+    """Without the bars of transformers, its word on the weights of a classifier, which is not wanted, and the hub's
+    word on each attempt to reach it, since what comes of them all is told once."""
+    from huggingface_hub.utils import logging as of_hub
+    from transformers.utils import logging as of_models
 
-    its: Any = logging
-    verbosity, bars = its.get_verbosity(), its.is_progress_bar_enabled()
-    its.set_verbosity_error()
+    its: Any = of_models
+    both: tuple[Any, Any] = of_models, of_hub
+    before, bars = [each.get_verbosity() for each in both], its.is_progress_bar_enabled()
+    for each in both:
+        each.set_verbosity_error()
     its.disable_progress_bar()
     try:
         yield
     finally:
-        its.set_verbosity(verbosity)
+        for each, verbosity in zip(both, before, strict=True):
+            each.set_verbosity(verbosity)
         if bars:
             its.enable_progress_bar()
 

@@ -18,14 +18,18 @@ from spadeful.adapt.domain import Domain
 from spadeful.adapt.methods.base import Method
 from spadeful.adapt.methods.source_only import SourceOnly
 from spadeful.adapt.networks import network_for
-from spadeful.adapt.selection import soft_neighbourhood_density
+from spadeful.adapt.selection import RULES, soft_neighbourhood_density
 from spadeful.adapt.streams import DomainStream, LoaderStream, in_batches
 from spadeful.adapt.train import Phase, Training, train
 from spadeful.arrays import to_numpy
+from spadeful.engine import fingerprint
 from spadeful.training.record import Record
 from spadeful.training.streams import Stream
 
 Data = Domain | tuple[Any, Any] | Iterable[Any]
+
+#: The size of a batch unless said: that of the paper for digits.
+BATCH_SIZE = 500
 
 
 def device_named(name: str) -> torch.device:
@@ -110,8 +114,8 @@ def adapt(
     training: Training,
     *,
     warmup: Training | None = None,
-    batch_size: int = 500,
-    test: dict[str, Domain] | None = None,
+    batch_size: int = BATCH_SIZE,
+    test: dict[str, Any] | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
     fabric: Fabric | None = None,
@@ -131,8 +135,12 @@ def adapt(
         `Transport(Partial(0.9))`, `TwoStage(...)`, `SourceOnly()`, or any object that yields losses.
     training, warmup : Training
         How long and how fast; `warmup` trains on the source alone first, with an optimiser of its own.
-    test : dict of Domain, optional
-        Sets to measure at every evaluation; the source and target themselves by default, where they are in memory.
+    batch_size : int
+        Points of a batch, of each side. It may be larger than a class or the smaller of the two sets, of which it then
+        holds points more than once; not larger than both, but for sets of less than the default.
+    test : dict of Domain or arrays, optional
+        Sets to measure at every evaluation, by name: the "source", the "target" and any other. The source and target
+        themselves by default, where they are in memory.
     folder, resume, fabric, progress
         See `train`.
     """
@@ -140,6 +148,8 @@ def adapt(
         raise TypeError(f"method must be one such as Transport(Partial(0.9)). Got {method!r} instead.")
     if not isinstance(training, Training):
         raise TypeError(f"training must be a Training. Got {training!r} instead.")
+    if not isinstance(warmup, (Training, type(None))):
+        raise TypeError(f"warmup must be a Training, or None. Got {warmup!r} instead.")
     from_source = as_domain(source, "source")
     to_target = as_domain(target, "target", from_source.classes if from_source else ())
     stream: Stream
@@ -150,35 +160,91 @@ def adapt(
             raise ValueError(
                 f"Source and target must be points of one shape. Got {from_source.shape} and {to_target.shape} instead."
             )
+        check_batch_size(batch_size, from_source, to_target)
         stream = DomainStream(from_source, to_target, batch_size, training.seed)
     elif from_source is None and to_target is None:
         stream = LoaderStream(source, target)  # type: ignore[arg-type]
     else:
         raise TypeError("source and target must both be arrays, or both be loaders.")
+    if test is None:
+        sets = {name: d for name, d in (("source", from_source), ("target", to_target)) if d is not None}
+    else:
+        sets = tested(test, from_source)
+    check_selectable(training.select, sets)
     first = stream.batch(0)
     if network is None:
         if from_source is None:
             raise ValueError("With loaders a network must be passed: they do not say how many classes there are.")
         torch.manual_seed(training.seed)
         network = network_for(tuple(first.source.shape[1:]), len(from_source.classes))
-    if test is None:
-        test = {name: d for name, d in (("source", from_source), ("target", to_target)) if d is not None}
     fabric = fabric or Fabric(accelerator="cpu", devices=1)
     phases: Sequence[Phase] = [Phase(method, training)]
     if warmup is not None:
         phases = [Phase(SourceOnly(), warmup), *phases]
-    sets, place = test, fabric.device
+    place = fabric.device
     return train(
         network,
         phases,
         stream,
         lambda trained: measure(trained, sets, place),
         sizes=sizes_of(network, first.source[:2]),
+        settings=settings_of(sets) if folder is not None else {},
         folder=folder,
         resume=resume,
         fabric=fabric,
         progress=progress,
     )
+
+
+def tested(test: dict[str, Any], source: Domain | None) -> dict[str, Domain]:
+    """The sets to measure, each in memory."""
+    sets = {}
+    for name, data in test.items():
+        domain = as_domain(data, name, source.classes if source else ())
+        if domain is None:
+            raise TypeError(
+                f"test must hold a Domain or arrays (x, y) by name. Got {type(data).__name__} for {name!r} instead."
+            )
+        if source is not None and domain.shape != source.shape:
+            raise ValueError(
+                f"Sets to test must be points of the source's shape, {source.shape}. Got {domain.shape} for {name!r}."
+            )
+        sets[name] = domain
+    return sets
+
+
+def check_selectable(select: str, test: dict[str, Domain]) -> None:
+    """That the best checkpoint can be told by a rule; where nothing is measured, there need not be one."""
+    which, _, what = RULES[select].measure.partition("_")
+    if what == "accuracy" and (which not in test or test[which].y is None):
+        free = [name for name, rule in RULES.items() if not rule.measure.endswith("accuracy")]
+        raise ValueError(
+            f"select={select!r} needs labels of the {which} to test on. Got none; choose a rule that needs none: "
+            f"{' or '.join(free)}."
+        )
+    if test and which not in test:
+        raise ValueError(
+            f"test must hold {which!r}, by which select={select!r} chooses. Got {', '.join(map(repr, test))} instead."
+        )
+
+
+def check_batch_size(batch_size: int, source: Domain, target: Domain) -> None:
+    """A mini-batch is of at most all points (definition 1). Those of a small class or set are drawn more than once."""
+    most = max(len(source), len(target), BATCH_SIZE)
+    if batch_size > most:
+        raise ValueError(
+            f"batch_size must be at most {most}: source and target have {len(source)} and {len(target)} points, which "
+            f"a larger batch would only repeat. Got {batch_size} instead."
+        )
+
+
+def settings_of(sets: dict[str, Domain]) -> dict[str, Any]:
+    """What the measures of a run follow from."""
+    found: dict[str, Any] = {}
+    for name, domain in sets.items():
+        found[f"{name} tested"] = fingerprint(domain.x)
+        found[f"labels of {name} tested"] = None if domain.y is None else fingerprint(domain.y)
+    return found
 
 
 def sizes_of(network: nn.Module, x: Tensor) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,15 +15,17 @@ from spadeful.adapt.train import Training
 from spadeful.files import read_settings
 from spadeful.loss import JointCost
 from spadeful.problems import Balanced, Partial, Problem, Ramp, Unbalanced
-from spadeful.training.settings import check_least, check_names, check_types, to_json
+from spadeful.training.settings import check_least, check_names, check_types, of_method, to_json
 
 #: Of a source without a test part, where the accuracy on it is to select.
 VALIDATION = 0.1
 
 
-def of_method(default: Any) -> Any:
-    """A setting that a method has, and a warm-up on the source alone does not."""
-    return field(default=default, metadata={"of": "method"})
+ONE_STAGE, TWO_STAGES = ("m-ot", "m-uot", "m-pot"), ("ts-ot", "ts-uot", "ts-pot")
+TRANSPORTS = (*ONE_STAGE, *TWO_STAGES)
+UNBALANCED, PARTIAL = ("m-uot", "ts-uot"), ("m-pot", "ts-pot")
+WINDOWED = ("pada", "ba3us")
+DISCRIMINATORS = ("dann", "cdan-e", "alda", "etn", *WINDOWED)
 
 
 @dataclass(frozen=True)
@@ -34,23 +36,23 @@ class Config:
     target: str
     target_classes: str = ""  # those that the target has, if not all: 0-24, or 0,3,7, or names
     method: str = "m-pot"
-    mass: float = of_method(0.9)
-    mass_from: float | None = of_method(None)  # where the mass starts, if it goes to `mass` over `mass_iterations`
-    mass_iterations: int = of_method(0)
-    tau: float = of_method(1.0)
-    reg: float | None = of_method(None)  # 0.1 for unbalanced transport, else 0
-    alpha: float = of_method(0.1)
-    lam: float = of_method(0.1)
-    eta: float = of_method(1.0)
-    n_batches: int = of_method(1)
-    n_problems: int = of_method(1)
-    batch_norm: str = of_method("frozen")
-    statistics: str = of_method("both")  # or "target": whose batches batch norm is tested by
-    gather: bool = of_method(False)  # one problem over the batches of all processes
-    threshold: float = of_method(0.9)  # of ALDA
-    rho: float = of_method(0.2)  # of ROT
-    hidden: int = of_method(1024)  # units in each hidden layer of a discriminator, but of ROT's
-    window: int = of_method(500)  # iterations after which PADA and BA3US weigh the classes anew
+    mass: float = of_method(0.9, *PARTIAL)
+    mass_from: float | None = of_method(None, *PARTIAL)  # where it starts, if it goes to `mass`
+    mass_iterations: int = of_method(0, *PARTIAL)  # over so many
+    tau: float = of_method(1.0, *UNBALANCED)
+    reg: float | None = of_method(None, *TRANSPORTS)  # 0.1 for unbalanced transport, else 0
+    alpha: float = of_method(0.1, *TRANSPORTS)
+    lam: float = of_method(0.1, *TRANSPORTS)
+    eta: float = of_method(1.0, *TRANSPORTS)
+    n_batches: int = of_method(1, *TRANSPORTS)
+    n_problems: int = of_method(1, *TWO_STAGES)
+    batch_norm: str = of_method("frozen", *TWO_STAGES)
+    statistics: str = of_method("both", *TRANSPORTS, *DISCRIMINATORS, "rot")  # of batch norm; or "target"
+    gather: bool = of_method(False, *ONE_STAGE)  # one problem over the batches of all processes
+    threshold: float = of_method(0.9, "alda")
+    rho: float = of_method(0.2, "rot")
+    hidden: int = of_method(1024, *DISCRIMINATORS)  # units in each hidden layer of a discriminator
+    window: int = of_method(500, *WINDOWED)  # iterations after which the classes are weighed anew
     batch_size: int = 500
     iterations: int = 300
     warmup: int = 150
@@ -86,6 +88,7 @@ class Config:
             raise ValueError(f"gather is for m-ot, m-uot and m-pot. Got it with the method {self.method!r}.")
         if self.mass_from is not None:
             Partial(self.mass_from)
+            check_least(self, {"mass_iterations": 1})
         self.reading()
         self.build_method()
         self.training()
@@ -120,9 +123,7 @@ class Config:
         """The run that is the warm-up of this one and nothing else."""
         if not self.warmup:
             return None
-        plain: dict[str, Any] = {
-            spec.name: spec.default for spec in dataclasses.fields(self) if spec.metadata.get("of") == "method"
-        }
+        plain: dict[str, Any] = {spec.name: spec.default for spec in dataclasses.fields(self) if "of" in spec.metadata}
         return dataclasses.replace(self, method="source-only", iterations=self.warmup, warmup=0, **plain)
 
     def to_json(self) -> str:

@@ -45,6 +45,12 @@ class Domain:
             )
         if not x.size:
             raise ValueError(f"x of {self.name} must not be empty. Got the shape {x.shape}.")
+        if not images and not np.isfinite(x).all():
+            row, column = np.argwhere(~np.isfinite(x))[0]
+            raise ValueError(
+                f"x of {self.name} must be finite. Got {x[row, column]} in row {row}, column {column} instead; fill in "
+                "such features, or leave out their points."
+            )
         x.flags.writeable = False
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "classes", tuple(map(str, self.classes)))

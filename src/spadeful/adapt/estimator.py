@@ -18,6 +18,7 @@ from spadeful.adapt.methods import Transport
 from spadeful.adapt.methods.base import Method
 from spadeful.adapt.networks import feature_network
 from spadeful.adapt.train import Training
+from spadeful.batches import check_flag
 from spadeful.loss import JointCost
 from spadeful.problems import Partial
 
@@ -72,6 +73,7 @@ class DeepAdapter(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ig
 
     def fit(self, Xs: Any, ys: Any, Xt: Any = None) -> DeepAdapter:  # noqa: N803
         """Train on the source features and labels, and the target features (the source's own if absent)."""
+        check_flag(self.standardize, "standardize")
         x, y = validate_data(self, Xs, ys, dtype=np.float64)
         target = x if Xt is None else validate_data(self, Xt, reset=False, dtype=np.float64)
         check_classification_targets(y)

@@ -13,12 +13,12 @@ import numpy as np
 from spadeful.adapt.domain import Domain, checked_labels, scaled
 from spadeful.batches import Indices
 from spadeful.crops import fault, in_processes, random_crops, square
+from spadeful.images import ENDINGS
 from spadeful.progress import progress_bar
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-ENDINGS = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
 #: In the layout of VisDA-2017, a line a file: its path, and the number of its class where it is known.
 LIST = "image_list.txt"
 #: Files that an error names at most.
@@ -127,19 +127,22 @@ def read_folder(
         for found in in_processes(fault, ((folder / file,) for file in files), reading.workers):
             faults.append(found)
             advance(1)
-    kept = whole_ones(folder, faults, reading.corrupt)
+    kept = whole_ones(folder, faults, reading.corrupt, ", or pass --corrupt skip")
     name = name or folder.resolve().name
     return ImageFiles(np.array(files)[kept], None if y is None else y[kept], name, classes, folder, reading)
 
 
-def whole_ones(folder: Path, faults: Sequence[str], corrupt: str) -> Indices:
-    """Which files of a folder have no fault; those that have one are refused, or skipped with a warning."""
+def whole_ones(folder: Path, faults: Sequence[str], corrupt: str, advice: str = "") -> Indices:
+    """Which files of a folder have no fault; those that have one are refused, or skipped with a warning.
+
+    `advice` is what else a command can do about them.
+    """
     whole = np.array([not found for found in faults])
     if not whole.all():
         named = [found for found in faults if found]
         said = " ".join(named[:NAMED]) + (f" And {len(named) - NAMED} more." if len(named) > NAMED else "")
         if corrupt == "refuse":
-            raise ValueError(f"{said} Remove what is no image, or pass --corrupt skip.")
+            raise ValueError(f"{said} Remove what is no image{advice}.")
         if not whole.any():
             raise ValueError(f"{folder} must hold images. Got none that can be read. {said}")
         warnings.warn(f"{len(named)} of {len(faults)} images in {folder} are skipped. {said}", stacklevel=3)

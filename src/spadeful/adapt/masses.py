@@ -22,20 +22,22 @@ from spadeful.files import replacing
 from spadeful.problems import at_iteration
 from spadeful.solve import solve
 
-#: What the columns of a file of masses are, before one for each class of the target.
-COLUMNS = ("class", "in the target", "sent")
+#: Columns of a file of masses before those for the classes of the target.
+LEADING = 3
 
 
 @dataclass(frozen=True, eq=False)
 class ClassMasses:
     """The mean plan between classes: `matrix[c, d]` goes from source class c to target class d.
 
-    `present` says which classes the target has; a class that it lacks should send little.
+    `present` says which classes the target has; a class that it lacks should send little. Where the target has no
+    labels, both are by the network's predictions, `predicted`, and may be wrong.
     """
 
     matrix: Floats
     classes: tuple[str, ...]
     present: NDArray[np.bool_]
+    predicted: bool = False
 
     @property
     def sent(self) -> Floats:
@@ -48,19 +50,26 @@ class ClassMasses:
         """The share of all mass that classes send which the target lacks."""
         return float(self.sent[~self.present].sum() / self.sent.sum())
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns of a file, which say whether the target's classes are known."""
+        word = "predicted " if self.predicted else ""
+        return ("class", f"{word}in the target", "sent", *(f"to {word}{name}" for name in self.classes))
+
     def write(self, path: str | Path, force: bool = False) -> None:
         with replacing(path, force) as temporary, temporary.open("w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow([*COLUMNS, *(f"to {name}" for name in self.classes)])
+            writer.writerow(self.columns)
             for name, has, sent, row in zip(self.classes, self.present, self.sent, self.matrix, strict=True):
                 writer.writerow([name, "yes" if has else "no", float(sent), *map(float, row)])
 
     @classmethod
     def read(cls, path: str | Path) -> ClassMasses:
         with Path(path).open(newline="") as file:
-            _, *rows = csv.reader(file)
-        matrix = np.array([row[len(COLUMNS) :] for row in rows], dtype=np.float64)
-        return cls(matrix, tuple(row[0] for row in rows), np.array([row[1] == "yes" for row in rows]))
+            names, *rows = csv.reader(file)
+        matrix = np.array([row[LEADING:] for row in rows], dtype=np.float64)
+        present = np.array([row[1] == "yes" for row in rows])
+        return cls(matrix, tuple(row[0] for row in rows), present, names[1].startswith("predicted"))
 
 
 def class_masses(
@@ -113,4 +122,4 @@ def class_masses(
         np.add.at(matrix, (labels.numpy()[starts], reached[ends]), masses / n_problems)
         seen.append(reached)
     found = np.concatenate(seen) if target.y is None else target.y
-    return ClassMasses(matrix, source.classes, np.isin(np.arange(len(matrix)), found))
+    return ClassMasses(matrix, source.classes, np.isin(np.arange(len(matrix)), found), target.y is None)

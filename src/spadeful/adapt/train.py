@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from spadeful.adapt.methods.base import Method, Step
 from spadeful.adapt.selection import RULES, check_rule
+from spadeful.batches import check_count
 from spadeful.training import loop, states
 from spadeful.training.loop import Learners, Turn
 from spadeful.training.record import Record
@@ -52,6 +53,7 @@ class Training:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a whole number of at least 1. Got {value!r} instead.")
+        check_count(self.seed, "seed", least=0)
         check_rule(self.select)
         if not (0 < self.lr < math.inf and 0 < self.head_lr < math.inf):
             raise ValueError(f"lr and head_lr must be above 0. Got {self.lr!r} and {self.head_lr!r} instead.")
@@ -128,6 +130,7 @@ def train(
     evaluate: Evaluate,
     *,
     sizes: tuple[int, int],
+    settings: dict[str, Any] | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
     fabric: Fabric | None = None,
@@ -138,7 +141,7 @@ def train(
     `sizes` are the numbers of features and classes, which a method's own modules are made for. With a folder, a
     checkpoint is kept at every evaluation, and the best one as a copy; `resume` goes on from the last one to the
     same weights, bit for bit on a CPU with as many threads. Other settings are refused, but for more iterations of
-    the phase that it is in.
+    the phase that it is in; `settings` are those that phases and stream do not tell, such as what is tested on.
     """
     return loop.train(
         [Adaptation(network, sizes, phase.method, phase.training) for phase in phases],
@@ -146,6 +149,7 @@ def train(
         lambda _: evaluate(network),
         Record([], phases[-1].training.select, RULES),
         room=states.room_for(network),
+        settings=settings,
         folder=folder,
         resume=resume,
         fabric=fabric,

@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 
 from spadeful.cli import options
-from spadeful.cli.shared import check_method, plain_warnings, refusals, settings_of_run
+from spadeful.cli.shared import plain_warnings, refusals, settings_of_run
 
 HELP = """Train a network on a labelled source for an unlabelled target.
 
 For example, from USPS to MNIST by partial transport of nine tenths of the mass:
 
-  spadeful adapt --source usps --target mnist --method m-pot --mass 0.9 -o run --data DIR
+  spadeful adapt --source usps --target mnist --mass 0.9 -o run --data DIR
 
-The folder gets the settings, a checkpoint at every evaluation, the best of them, logs, and a picture. `--list` shows
+The folder gets the settings, a checkpoint at every evaluation, the best of them, logs, and a picture. `--list` shows \
 methods and data.
 """
 
@@ -73,6 +73,8 @@ def adapt(
         from spadeful import adapting
         from spadeful.adapt.config import make_config, read_config
         from spadeful.threads import check_threads
+        from spadeful.training.runs import is_first
+        from spadeful.training.settings import check_settings
 
         if listed:
             adapting.show(*adapting.listing())
@@ -95,7 +97,9 @@ def adapt(
         }
         folder, config, changes = settings_of_run(folder, config, resume, given, others)
         chosen = read_config(config, changes) if config else make_config(changes, "The options")
-        check_method(chosen.method, given)
+        check_settings(chosen, changes)
+        if "mass_iterations" in changes and chosen.mass_from is None:
+            raise ValueError("mass_iterations needs mass_from, where the mass starts. Pass --set mass_from=0.1 too.")
         with plain_warnings():
             record = adapting.run(
                 chosen,
@@ -107,7 +111,9 @@ def adapt(
                 progress=True,
                 workers=check_threads(workers),
             )
-        adapting.show(adapting.summary(record, chosen, folder), *adapting.class_tables(folder), *adapting.sent(folder))
+        if is_first():
+            tables = *adapting.class_tables(folder), *adapting.sent(folder)
+            adapting.show(adapting.summary(record, chosen, folder), *tables)
 
 
 def evaluate(
@@ -141,7 +147,9 @@ def features(
 ) -> None:
     """Compute the features of images once, to adapt with them often: the quick way without a GPU.
 
-    `spadeful adapt --source-features FILE.npz:photos --target-features FILE.npz:sketches -o run` then needs no GPU.
+    This then needs no GPU:
+
+      spadeful adapt --source FILE.npz:photos --target FILE.npz:sketches -o run
     """
     with refusals():
         from spadeful import featuring

@@ -13,6 +13,7 @@ from spadeful.cli.shared import (
     THE_FILES,
     THE_PROBLEM,
     chosen_problem,
+    leave_out,
     many,
     plain_warnings,
     refusals,
@@ -151,16 +152,14 @@ def color(
         bool, typer.Option("--force", help="Replace results that exist.", rich_help_panel=THE_FILES)
     ] = False,
 ) -> None:
-    with refusals(), plain_warnings():
+    with refusals(context), plain_warnings():
         from spadeful import coloring
 
         outputs, further = coloring.Outputs(output, compare, save, into, force), apply_to or []
         if load is not None:
             if source is not None:
                 raise ValueError("--load takes the place of SOURCE and TARGET. Pass either.")
-            given = {name for name in context.params if "COMMAND" in str(context.get_parameter_source(name))}
-            if settled := [f"--{name.replace('_', '-')}" for name in context.params if name in given - WITH_LOAD]:
-                raise ValueError(f"A transfer that is loaded has its settings. Leave out {', '.join(settled)}.")
+            leave_out(context, set(context.params) - WITH_LOAD, "A transfer that is loaded has its settings.")
             coloring.run_saved(load, outputs, further, max_pixels)
             return
         if source is None or target is None:

@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from spadeful.cli.shared import (
-    refusals,
-)
+from spadeful.cli.shared import leave_out, refusals
 
 
 def demo(
+    context: typer.Context,
     folder: Annotated[Path, typer.Option("--output", "-o", help="The folder that the pictures go to.")] = Path(
         "spadeful-demo"
     ),
@@ -28,7 +27,9 @@ def demo(
 
     Adaptation takes a minute or two and needs torch and scikit-learn; without them it is left out.
     """
-    with refusals():
+    with refusals(context):
         from spadeful import demo as demonstration
 
+        if quick:
+            leave_out(context, {"data", "seed", "iterations"}, "--quick does without domain adaptation.")
         demonstration.run(folder, force, quick=quick, data=data, seed=seed, iterations=iterations)

@@ -27,5 +27,5 @@ def figures(
             return
         if folder is None:
             raise ValueError("The folder for the pictures must be named by --out.")
-        for path in simulations.write(folder, names or [], force, f".{ending}", progress=True):
+        for path in simulations.write(folder, names or [], force, f".{ending.lower()}", progress=True):
             typer.echo(str(path))

@@ -34,6 +34,7 @@ each, the exact Wasserstein-2 distance to Y (flow.csv) as they come; the last po
 
 
 def flow(
+    context: typer.Context,
     x: Annotated[str, typer.Argument(help="Where points start: a file, an image, disc or s.")] = "disc",
     y: Annotated[str, typer.Argument(help="Where they shall go.")] = "s",
     folder: Annotated[Path | None, typer.Option("--output", "-o", help="The folder of the flow.")] = None,
@@ -97,7 +98,7 @@ def flow(
         ),
     ] = False,
 ) -> None:
-    with refusals(), plain_warnings():
+    with refusals(context), plain_warnings():
         from spadeful import Partial, Ramp, flowing
 
         if folder is None:

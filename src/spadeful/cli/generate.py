@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from spadeful.cli import options, score
-from spadeful.cli.shared import check_method, plain_warnings, refusals, settings_of_run
+from spadeful.cli.shared import check_data_dir, plain_warnings, refusals, settings_of_run
 
 HELP = """Train a generator of images by transport between mini-batches, or use one.
 
 For example, digits by partial transport of nearly all of the mass, and a sheet of them:
 
-  spadeful generate --data mnist --method m-pot --mass 0.98 -o run --data-dir DIR
+  spadeful generate --data mnist --mass 0.98 -o run --data-dir DIR
 
   spadeful generate sample run -o sheet.png
 
@@ -73,6 +73,8 @@ def generate(
         from spadeful import generating
         from spadeful.generate.config import make_config, read_config
         from spadeful.threads import check_threads
+        from spadeful.training.runs import is_first
+        from spadeful.training.settings import check_settings
 
         if listed:
             for table in generating.listing():
@@ -96,23 +98,25 @@ def generate(
         }
         folder, config, changes = settings_of_run(folder, config, resume, given, others)
         chosen = read_config(config, changes) if config else make_config(changes, "The options")
-        check_method(chosen.method, given)
+        check_settings(chosen, changes)
         with plain_warnings():
             record = generating.run(
                 chosen,
                 folder,
-                data=data_dir,
+                data=check_data_dir(data_dir),
                 resume=resume,
                 device=device,
                 precision=precision,
                 progress=True,
                 workers=check_threads(workers),
             )
-        Console().print(generating.summary(record, chosen, folder))
+        if is_first():
+            Console().print(generating.summary(record, chosen, folder))
 
 
 @app.command()
 def sample(
+    context: typer.Context,
     folder: options.Run,
     output: Annotated[Path, typer.Option("--output", "-o", help="A sheet .png, or all images in an .npz.")],
     n: Annotated[int, typer.Option("-n", help="How many images.")] = 64,
@@ -121,11 +125,11 @@ def sample(
     force: options.Force = False,
 ) -> None:
     """Write new images of the generator of a run."""
-    with refusals():
+    with refusals(context):
         from spadeful import generating
 
         typer.echo(f"Wrote {generating.sample(folder, output, n, seed=seed, last=last, force=force)}")
 
 
-app.command()(score.score)
+app.command(help=score.HELP)(score.score)
 app.command()(score.features)

@@ -12,6 +12,7 @@ from spadeful.cli.shared import (
     THE_BATCHES,
     THE_FILES,
     THE_PROBLEM,
+    check_name,
     chosen_problem,
     limits_of,
     numbers,
@@ -34,6 +35,7 @@ In Python, spadeful.MiniBatchPlan.load("plan.npz") reads the plan.
 
 
 def plan(
+    context: typer.Context,
     x: Annotated[str, typer.Argument(help="The points that are moved.", show_default=False)],
     y: Annotated[str, typer.Argument(help="The points that they are moved to.", show_default=False)],
     output: Annotated[
@@ -98,7 +100,7 @@ def plan(
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(help="Draw the clouds and the plan too, a .png file.", rich_help_panel=THE_FILES),
+        typer.Option(help="Draw the clouds and the plan too: .png, .pdf or .svg.", rich_help_panel=THE_FILES),
     ] = None,
     delimiter: options.Delimiter = None,
     header: options.Header = None,
@@ -111,9 +113,14 @@ def plan(
         typer.Option("--force", help="Replace results that exist; start afresh.", rich_help_panel=THE_FILES),
     ] = False,
 ) -> None:
-    with refusals():
+    with refusals(context):
         from spadeful import planning
+        from spadeful.costs import NAMES
 
+        if resume and force:
+            raise ValueError("--resume goes on with a run, and --force starts afresh. Pass one of them.")
+        check_name(cost, "--cost", NAMES)
+        check_name(pairing, "--pairing", ("paired", "all", "bomb"))
         chosen = chosen_problem(problem, mass, tau, reg, divergence, entropy)
         limits = limits_of(tol, max_iter, chosen)
         sizes = numbers(batch_size, "--batch-size", int)

@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from spadeful.cli import options
-from spadeful.cli.shared import (
-    refusals,
-)
+from spadeful.cli.shared import leave_out, refusals
 
 HELP = """Reproduce a table or figure of the paper: every method, task and seed that its file names.
 
@@ -32,8 +30,12 @@ claims:
   spadeful reproduce report -o report.md
 """
 
+#: What may be said along with `report`.
+OF_REPORT = {"name", "output", "results", "force"}
+
 
 def reproduce(
+    context: typer.Context,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -61,11 +63,11 @@ def reproduce(
     data: options.Data = None,
     device: options.Device = "cpu",
     results: Annotated[
-        Path | None, typer.Option(help="For the report: the folder with results, reproduce/results unless said.")
+        Path | None, typer.Option(help="For the report: the folder with results, reproduced unless said.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the results if they exist.")] = False,
 ) -> None:
-    with refusals():
+    with refusals(context):
         if listed:
             from rich.console import Console
 
@@ -78,13 +80,15 @@ def reproduce(
         if name == "report":
             from spadeful.paper.report import write_report
 
+            leave_out(context, set(context.params) - OF_REPORT, "The report is written of results, and runs nothing.")
             for path in write_report(output, results, force=force):
                 typer.echo(str(path))
             return
+        leave_out(context, {"results"}, "--results is for the report alone.")
         if quick and full:
             raise ValueError("--quick and --full are two lengths. Pass one of them.")
         from spadeful.paper import kinds
-        from spadeful.paper.entries import find_entries
+        from spadeful.paper.entries import REPRODUCED, find_entries
 
         length = "quick" if quick else "full" if full else "short"
         found = find_entries(name)
@@ -96,7 +100,7 @@ def reproduce(
         jobs = []
         for entry in found:
             own = entry.name if length == "short" else f"{entry.name}-{length}"
-            into = output or Path("reproduced", f"{own}.json"), runs or Path("reproduced", "runs", own)
+            into = output or REPRODUCED / f"{own}.json", runs or REPRODUCED / "runs" / own
             jobs.append(kinds.Job(entry, length, *into, data, n_jobs, device, force))
         try:
             for job in kinds.ready(jobs):

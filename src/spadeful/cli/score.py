@@ -8,10 +8,17 @@ from typing import Annotated
 import typer
 
 from spadeful.cli import options
-from spadeful.cli.shared import plain_warnings, refusals
+from spadeful.cli.shared import check_data_dir, plain_warnings, refusals
+
+HELP = """Tell how far generated images are from real ones: the Frechet distance in the features of a network.
+
+In the features of Inception it is the FID. Scores compare only where features, real images and the number of samples \
+are the same; the paper takes 11,000 samples.
+"""
 
 
 def score(
+    context: typer.Context,
     samples: Annotated[
         str, typer.Argument(help="The folder of a run, a folder of images, or an .npz file with x in bytes.")
     ],
@@ -35,12 +42,7 @@ def score(
     workers: options.Workers = None,
     device: options.Device = "cpu",
 ) -> None:
-    """Tell how far generated images are from real ones: the Frechet distance in the features of a network.
-
-    In the features of Inception it is the FID. Scores compare only where features, real images and the number of
-    samples are the same; the paper takes 11,000 samples.
-    """
-    with refusals():
+    with refusals(context):
         from spadeful import scoring
         from spadeful.generate.score import cache_folder
         from spadeful.threads import check_threads
@@ -50,7 +52,7 @@ def score(
                 samples,
                 data,
                 features,
-                data=data_dir,
+                data=check_data_dir(data_dir),
                 part=part,
                 most=most,
                 cache=cache or cache_folder(),
@@ -62,6 +64,7 @@ def score(
 
 
 def features(
+    context: typer.Context,
     data: Annotated[str, typer.Option(metavar="mnist|cifar10", help="The images to train a classifier on.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The .safetensors file for the features.")],
     iterations: Annotated[int, typer.Option(min=1, help="Of training.")] = 1000,
@@ -71,9 +74,9 @@ def features(
     force: options.Force = False,
 ) -> None:
     """Train a small classifier whose features images are scored in: for scores without the weights of Inception."""
-    with refusals():
+    with refusals(context):
         from spadeful import scoring
 
         settings = {"iterations": iterations, "batch_size": batch_size, "seed": seed, "force": force}
         with plain_warnings():
-            typer.echo(scoring.train(data, output, data=data_dir, **settings, progress=True))
+            typer.echo(scoring.train(data, output, data=check_data_dir(data_dir), **settings, progress=True))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,19 +19,59 @@ THE_STEPS = "The steps"
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
-    """What the library refuses is one line for the user of the command line, not a traceback."""
+def refusals(context: typer.Context | None = None) -> Iterator[None]:
+    """What the library refuses is one line for the user of the command line, not a traceback.
+
+    With the context of a command, it is said with the names of its options and files.
+    """
     try:
         yield
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as refusal:
         words = " ".join(str(refusal).split())
         if isinstance(refusal, MemoryError) and words in ("", "std::bad_alloc"):
             words = "There is not enough memory. Take fewer points, or smaller batches."
-        typer.echo(f"spadeful: {words}", err=True)
+        words = re.sub(r"\w+=True \((--[\w-]+)\)", r"\1", words)
+        typer.echo(f"spadeful: {in_options(words, context) if context else words}", err=True)
         raise typer.Exit(code=2) from None
     except KeyboardInterrupt as stop:
         typer.echo(f"spadeful: Interrupted. {stop}".rstrip(), err=True)
         raise typer.Exit(code=130) from None
+
+
+def in_options(words: str, context: typer.Context) -> str:
+    """A refusal with what the user has typed: --batch-size for batch_size, --replace for replace=True, a file for x."""
+    for each in context.command.params:
+        name, said = f"{each.name}", option_of(each)
+        if each.param_type_name == "argument":
+            said = str(context.params[name])
+        else:
+            words = re.sub(rf"\b{name}='(\w+)'", rf"{said} \1", words.replace(f"{name}=True", said))
+        if words.startswith(f"{name} must "):
+            words = said + words.removeprefix(name)
+    return words
+
+
+def option_of(parameter: Any) -> str:
+    return str(max(parameter.opts, key=len))
+
+
+def leave_out(context: typer.Context, names: set[str], why: str) -> None:
+    """Refuse options that are given and would have no effect."""
+    given = [each for each in context.command.params if "COMMAND" in str(context.get_parameter_source(each.name))]
+    if idle := [option_of(each) for each in given if each.name in names]:
+        raise ValueError(f"{why} Leave out {', '.join(idle)}.")
+
+
+def check_data_dir(folder: Path | None) -> Path | None:
+    """The folder with the data, where --data is the images themselves."""
+    if folder is not None and not folder.expanduser().is_dir():
+        raise FileNotFoundError(f"--data-dir must name the folder with the data. There is no folder {folder}.")
+    return folder
+
+
+def check_name(name: str, option: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise ValueError(f"{option} must be one of {', '.join(known)}. Got {name!r} instead.")
 
 
 @contextmanager
@@ -127,16 +168,14 @@ def settings_of_run(
     folder: Path | None, config: Path | None, resume: bool, given: dict[str, Any], others: list[str] | None
 ) -> tuple[Path, Path | None, dict[str, Any]]:
     """A run's folder, its file of settings (its own, if it is gone on with), and what options change in them."""
-    changes = {name: value for name, value in given.items() if value is not None} | dict(map(setting, others or []))
+    options = {name: value for name, value in given.items() if value is not None}
+    changes = options | dict(map(setting, others or []))
+    for name, value in options.items():
+        if changes[name] != value:
+            option = f"--{name.replace('_', '-')} {value}"
+            raise ValueError(f"{name} must be said once. Got {option} and --set {name}={changes[name]}; leave one out.")
     if folder is None:
         raise ValueError("The folder of the run must be named by --output.")
     if config is None and resume and (folder / "config.json").exists():
         config = folder / "config.json"
     return folder, config, changes
-
-
-def check_method(method: str, given: dict[str, Any]) -> None:
-    """Refuse options of the transport problem with a method that solves another, or none."""
-    for option, endings in (("mass", ("-pot",)), ("tau", ("-uot",)), ("reg", ("-ot", "-uot", "-pot"))):
-        if given[option] is not None and not method.endswith(endings):
-            raise ValueError(f"--{option} is for methods that end in {' or '.join(endings)}. Got it with {method}.")

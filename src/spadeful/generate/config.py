@@ -9,7 +9,7 @@ from typing import Any
 from spadeful.files import read_settings
 from spadeful.generate.method import Adversarial
 from spadeful.problems import Balanced, Partial, Problem, Sliced, Unbalanced
-from spadeful.training.settings import check_least, check_names, check_types
+from spadeful.training.settings import check_least, check_names, check_types, of_method
 
 METHODS = {
     "m-ot": "mini-batch OT",
@@ -27,10 +27,10 @@ class Config:
     data: str
     image_size: int | None = None
     method: str = "m-pot"
-    mass: float = 0.98
-    tau: float = 1.0
-    reg: float | None = None  # 0.1 for unbalanced transport, else 0
-    n_projections: int = 100  # of sliced transport, lines in a loss
+    mass: float = of_method(0.98, "m-pot", "s-pot")
+    tau: float = of_method(1.0, "m-uot")
+    reg: float | None = of_method(None, "m-ot", "m-uot", "m-pot")  # 0.1 for unbalanced transport, else 0
+    n_projections: int = of_method(100, "s-ot", "s-pot")  # lines in a loss
     debiased: bool = False
     pairing: str = "paired"
     batch_size: int = 100

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from spadeful.adapt.data import ANOTHER_FOLDER, data_folder, load_digits, load_features, load_part
 from spadeful.adapt.domain import Domain, scaled
 from spadeful.adapt.formats import Bytes, Format, Part, archive, decoded, unpacked
-from spadeful.adapt.images import ENDINGS, whole_ones
+from spadeful.adapt.images import whole_ones
 from spadeful.batches import Indices
 from spadeful.crops import centre, centre_or_fault, in_processes
 from spadeful.files import opened_npz, reading
+from spadeful.images import ENDINGS
 from spadeful.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -162,6 +163,14 @@ def read_images(
     return sized(whole, size, most)
 
 
+def check_batch_size(batch_size: int, images: Images | Domain) -> None:
+    if batch_size > len(images):
+        raise ValueError(
+            f"batch_size must be at most the number of images of {images.name}, {len(images)}. "
+            f"Got {batch_size} instead."
+        )
+
+
 def labelled(which: str, part: str, data: str | Path | None = None) -> Domain:
     """A part of MNIST or CIFAR-10 with its labels."""
     if which == "mnist":
@@ -255,7 +264,7 @@ def read_files(
     """The centres of image files, all in memory."""
     if len(files) < 2:
         raise ValueError(
-            f"{folder} must hold at least two images ({', '.join(sorted(ENDINGS))}), itself or in folders below. "
+            f"{folder} must hold at least two images ({', '.join(ENDINGS)}), itself or in folders below. "
             f"Got {len(files)}."
         )
     if len(files) * size**2 * 3 > MOST_BYTES:

@@ -19,8 +19,9 @@ from spadeful.adapt.domain import resized
 from spadeful.adapt.methods.source_only import SourceOnly
 from spadeful.adapt.networks import network_for
 from spadeful.adapt.train import Training
+from spadeful.batches import check_seed
 from spadeful.files import check_free
-from spadeful.generate.data import labelled
+from spadeful.generate.data import check_batch_size, labelled
 from spadeful.training import states
 
 #: What vision models of Hugging Face are shown, pixels a side.
@@ -78,7 +79,7 @@ class Features:
             A file that `train_features` wrote; "inception", whose weights are downloaded, or their file ending in
             .pth; or a vision model of Hugging Face, its folder or name.
         """
-        ending = Path(path).suffix
+        ending = Path(path).suffix.lower()
         if str(path) == "inception" or ending in (".pth", ".pt"):
             return inception(None if str(path) == "inception" else Path(path), device)
         if ending == ".safetensors":
@@ -141,10 +142,11 @@ def train_features(
         The classifier's accuracy on the test part, in per cent.
     """
     output = check_free(output, force)
-    if output.suffix != ".safetensors":
+    if output.suffix.lower() != ".safetensors":
         raise ValueError(f"{output} must end in .safetensors. Got {output.suffix!r} instead.")
-    training = Training(iterations, evaluate_every=iterations, seed=seed, select="source")
+    training = Training(iterations, evaluate_every=iterations, seed=check_seed(seed), select="source")
     train, test = (labelled(which, part, data) for part in ("train", "test"))
+    check_batch_size(batch_size, train)
     torch.manual_seed(seed)
     network = network_for(train.shape, len(train.classes))
     record = adapt(

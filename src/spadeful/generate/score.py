@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, svdvals
 from torch import Tensor
 
-from spadeful.adapt.formats import npz_arrays
-from spadeful.files import reading, replacing
+from spadeful.files import opened_npz, reading, replacing
 from spadeful.generate.data import Images
 from spadeful.generate.features import Features
 from spadeful.progress import progress_bar
@@ -99,14 +99,16 @@ def reference(
 ) -> Statistics:
     """The statistics of a set of real images.
 
-    `cache` is a folder that they are kept in and found again, by the images and by the network.
+    `cache` is a folder that they are kept in and found again, by the images and by the network. It saves time and
+    nothing else: what cannot be read there is computed, what cannot be written is not kept.
     """
     key = hashlib.sha256(f"{images.fingerprint} {features.digest}".encode()).hexdigest()[:32]
     path = Path(cache, f"statistics-{key}.npz") if cache is not None else None
     if path is not None and path.is_file():
-        arrays = npz_arrays(path)
-        with reading(path, "statistics of spadeful, or be removed"):
-            return Statistics(arrays["mean"], arrays["covariance"], int(arrays["count"]))
+        try:
+            return read_statistics(path)
+        except ValueError as damage:
+            warnings.warn(f"{damage} They are computed again.", stacklevel=2)
     with progress_bar(f"features of {images.name}", len(images), progress) as advance:
 
         def found() -> Iterable[Tensor]:
@@ -116,9 +118,17 @@ def reference(
 
         statistics = fitted(found())
     if path is not None:
-        with replacing(path, force=True) as temporary, temporary.open("wb") as file:
-            np.savez(file, mean=statistics.mean, covariance=statistics.covariance, count=statistics.count)
+        try:
+            with replacing(path, force=True) as temporary, temporary.open("wb") as file:
+                np.savez(file, mean=statistics.mean, covariance=statistics.covariance, count=statistics.count)
+        except OSError as error:
+            warnings.warn(f"The statistics of {images.name} are not kept. {error}", stacklevel=2)
     return statistics
+
+
+def read_statistics(path: Path) -> Statistics:
+    with reading(path, "statistics of spadeful"), opened_npz(path) as arrays:
+        return Statistics(arrays["mean"], arrays["covariance"], int(arrays["count"]))
 
 
 def cache_folder() -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spadeful.figures import new_figure, save
+from spadeful.figures import ENDINGS, new_figure, save
 from spadeful.files import check_free
 from spadeful.progress import progress_bar
 from spadeful.simulations.aggregated import comparison, draw_aggregated, role_of_mass
@@ -29,7 +29,6 @@ class Picture(NamedTuple):
     draw: Callable[[Any], Any]
 
 
-ENDINGS = (".png", ".pdf", ".svg")
 PICTURES = {
     "example-pot": Picture("Example 1 under partial transport", partial_example, draw_examples),
     "example-uot": Picture("Example 1 under unbalanced transport", unbalanced_example, draw_examples),

@@ -157,8 +157,7 @@ class Run:
             if not bool(torch.isfinite(loss)):
                 raise TrainingError(
                     f"The loss of {phase.name} became {float(loss.detach())} at iteration {iteration + 1}, "
-                    f"batch {self.drawn}. Lower the learning rate, or look for inputs that are not finite; the last "
-                    "checkpoint is kept."
+                    f"batch {self.drawn}. Lower the learning rate, or look for inputs that are not finite{self.kept}."
                 )
             self.fabric.backward(loss)
             yield float(loss.detach())
@@ -170,8 +169,13 @@ class Run:
         except ValueError as error:
             raise TrainingError(
                 f"{phase.name} stopped at iteration {iteration + 1}, batch {self.drawn}: {error} If the loss grew "
-                "before, lower the learning rate; the last checkpoint is kept."
+                f"before, lower the learning rate{self.kept}."
             ) from error
+
+    @property
+    def kept(self) -> str:
+        """What an error says of the checkpoints so far, if there are any."""
+        return "; the last checkpoint is kept" if self.folder and (self.folder / states.LAST).exists() else ""
 
     def keep(self, learners: Learners, where: dict[str, Any]) -> None:
         if self.folder is None:
@@ -221,6 +225,7 @@ def train(
     record: Record,
     *,
     room: int,
+    settings: dict[str, Any] | None = None,
     folder: str | Path | None = None,
     resume: bool = False,
     fabric: Fabric | None = None,
@@ -230,8 +235,11 @@ def train(
 
     With a folder, a checkpoint is kept at every evaluation, and the best one as a copy, for which there must be so
     many bytes of `room`; `resume` goes on from the last one to the same weights, bit for bit on a CPU with as many
-    threads. With other settings it is refused; those of the batches are the stream's `settings`, where it has them.
+    threads. With other settings it is refused; those of the batches are the stream's `settings`, where it has them,
+    and what else makes the run this one is in `settings`.
     """
+    if resume and folder is None:
+        raise ValueError("resume goes on with the run in a folder. Got no folder; name it, or leave out resume.")
     fabric = fabric or Fabric(accelerator="cpu", devices=1)
     fabric.launch()
     total = sum(phase.training.iterations for phase in phases)
@@ -244,7 +252,7 @@ def train(
             raise FileExistsError(f"{folder} holds a run. Go on with it (resume), or choose another folder.")
         prefetched = stack.enter_context(closing(Prefetched(stream, fabric.world_size)))
         advance = stack.enter_context(progress_bar("iterations", total, progress and fabric.is_global_zero))
-        shared = {"select": record.select, **getattr(stream, "settings", {})} if folder is not None else {}
+        shared = {"select": record.select, **getattr(stream, "settings", {}), **(settings or {})} if last else {}
         run = Run(fabric, prefetched, evaluate, place, advance, record, settings_of(shared, phases))
         number, first = 0, 0
         if last is not None and last.exists():

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch.distributed
 from lightning_fabric import Fabric
 
 from spadeful.checkpoint import check_same_run
@@ -67,6 +68,12 @@ def processes(device: str) -> dict[str, Any]:
     if world > 1 and here:
         return {"devices": here, "num_nodes": world // here, "strategy": "ddp"}
     return {"devices": 1 if device == "cpu" else "auto"}
+
+
+def is_first() -> bool:
+    """Whether this is the process that speaks, of those that share a run."""
+    shared = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return not shared or torch.distributed.get_rank() == 0
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Collection
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -44,10 +46,27 @@ def check_names(settings: dict[str, Any], kind: Any, where: str) -> None:
     known = {spec.name: spec.default is dataclasses.MISSING for spec in dataclasses.fields(kind)}
     unknown = sorted(set(settings) - set(known))
     if unknown:
-        raise ValueError(f"{where} must hold {', '.join(sorted(known))} only. Got {', '.join(unknown)} too.")
+        near = get_close_matches(unknown[0], known, n=1)
+        meant = f" The nearest to {unknown[0]} is {near[0]}." if near else ""
+        raise ValueError(f"{where} must hold {', '.join(sorted(known))} only. Got {', '.join(unknown)} too.{meant}")
     missing = [name for name, needed in known.items() if needed and name not in settings]
     if missing:
         raise ValueError(f"{where} must say {' and '.join(missing)}.")
+
+
+def of_method(default: Any, *methods: str) -> Any:
+    """A setting that some methods have, and a run by another does not."""
+    return dataclasses.field(default=default, metadata={"of": methods})
+
+
+def check_settings(config: Any, names: Collection[str]) -> None:
+    """Refuse settings that were asked for and mean nothing to the method of a config."""
+    owners = {spec.name: spec.metadata["of"] for spec in dataclasses.fields(config) if "of" in spec.metadata}
+    own = [name for name, methods in owners.items() if config.method in methods]
+    for name in names:
+        if name in owners and name not in own:
+            has = f"which has {', '.join(own)}" if own else "which has none of its own"
+            raise ValueError(f"{name} is for {', '.join(owners[name])}. Got it with {config.method}, {has}.")
 
 
 def to_json(settings: Any) -> str:
