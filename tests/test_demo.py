@@ -78,8 +78,16 @@ def test_what_is_not_installed_is_left_out_and_said(absent, tmp_path):
     assert absent in with_data.stderr
 
 
-def test_data_is_not_for_the_quick_part(tmp_path):
-    assert "--quick" in refusal(invoke("--quick", "--data", tmp_path))
+@pytest.mark.parametrize(("option", "value"), [("--data", "."), ("--seed", 0), ("--iterations", 3)])
+def test_what_is_of_adaptation_is_not_for_the_quick_part(tmp_path, option, value):
+    said = refusal(invoke("--quick", option, value, "--output", tmp_path / "out"))
+    assert said == f"spadeful: --quick does without domain adaptation. Leave out {option}.\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_seeds_that_torch_does_not_take_are_refused_before_any_work(tmp_path):
+    assert "--seed must be below 2**63" in refusal(invoke("--seed", 2**64, "--output", tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
 
 
 class TestAdaptation:
@@ -99,6 +107,18 @@ class TestAdaptation:
         assert "features.png exists" in refusal(invoke("--output", tmp_path))
         assert (tmp_path / "features.png").read_text() == "mine"
         assert not (tmp_path / "transport.png").exists()
+
+    def test_an_interrupted_run_leaves_nothing_and_does_not_stand_in_the_way(self, monkeypatch, tmp_path):
+        from spadeful import demo_digits
+
+        def interrupt(*_, **__):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(demo_digits, "compare", interrupt)
+        result = invoke("--output", tmp_path / "out")
+        assert result.exit_code == 130
+        assert result.stderr.endswith("spadeful: Interrupted. No picture was written.\n")
+        assert not (tmp_path / "out").exists()
 
     def test_a_folder_without_the_data_is_refused_before_any_work(self, tmp_path):
         assert "no folder" in refusal(invoke("--data", tmp_path / "nowhere", "--output", tmp_path / "out"))

@@ -306,8 +306,10 @@ def test_claims_of_the_fid_are_told_by_our_score_where_there_is_none():
     assert told_by(claim, []).measure == "fid"
 
 
+@pytest.mark.torch
 def test_of_several_entries_those_are_run_whose_data_are_there(here, monkeypatch):
     """What the others lack is said; where all lack something, that is an error."""
+    pytest.importorskip("lightning_fabric")
     told = []
     monkeypatch.setattr(kinds, "run", lambda job: told.append(job.entry.name))
     (here / "mnist.npz").touch()
@@ -326,7 +328,7 @@ def test_without_results_the_page_says_what_they_need(tmp_path):
     assert "nan" not in text
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}"])
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"runs": []}', '{"runs": [{}], "missing": 0}'])
 def test_damaged_results_are_named(tmp_path, text):
     (tmp_path / "digits.json").write_text(text)
     done = CliRunner().invoke(app, ["reproduce", "report", "--results", str(tmp_path), "-o", str(tmp_path / "x.md")])
@@ -418,6 +420,28 @@ def test_colours_are_transferred_between_photos_of_the_data(here):
     assert Path("color_s1.jpg").exists()
 
 
+def test_colours_that_were_interrupted_leave_nothing_in_the_way(here, monkeypatch):
+    pytest.importorskip("matplotlib")
+    pillow = pytest.importorskip("PIL.Image")
+    Path("data/photos").mkdir(parents=True)
+    for name in ("a.png", "b.png"):
+        pillow.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3)).save(f"data/photos/{name}")
+    Path("x.toml").write_text(COLORS.replace('[["a.png", "b.png"]]', '[["a.png", "b.png"], ["b.png", "a.png"]]'))
+    read, photos = kinds.read_photo, []
+
+    def interrupted(path):
+        photos.append(path)
+        if len(photos) == 3:
+            raise KeyboardInterrupt
+        return read(path)
+
+    monkeypatch.setattr(kinds, "read_photo", interrupted)
+    assert call("x.toml", "--data", "data").exit_code == 130
+    done = call("x.toml", "--data", "data")
+    assert done.exit_code == 0, done.output
+    assert {path.name for path in Path("reproduced").iterdir()} == {"x.json", "x_a.jpg", "x_b.jpg"}
+
+
 @pytest.mark.torch
 @pytest.mark.usefixtures("one_thread")
 def test_adaptation_runs_on_features_of_the_data(here):
@@ -496,6 +520,9 @@ def test_entries_of_generators_make_configs(name, length):
         (["figure-3"], "nothing to run"),
         (["figure-1", "-o", "x.txt"], ".json"),
         (["figure-1", "--quick", "--full"], "Pass one"),
+        (["figure-1", "--results", "."], "--results is for the report alone. Leave out --results."),
+        (["report", "--quick", "--n-jobs", "2"], "runs nothing. Leave out --quick, --n-jobs."),
+        (["report"], "There is no folder reproduced with results. Run `spadeful reproduce` first"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_words(here, arguments, message):
@@ -511,9 +538,83 @@ def test_what_cannot_be_run_is_refused_in_words(here, arguments, message):
         ("title = 'x'\nkind = 'opera'", "opera"),
         ("title = 'x'\nlabels = ['table:99']", "table:99"),
         ("title = 'x'\nneeds = ['imagenet']", "imagenet"),
+        ("title = 3", "title of .* must be a text. Got 3 instead"),
+        ("title = 'x'\nlabels = 'fig:mOT'", "labels of .* must be a list of texts. Got 'fig:mOT'"),
+        ("title = 'x'\ncpu = 'no'", "cpu of .* must be true or false. Got 'no'"),
+        ("title = 'x'\ntask = 'there'\n[[runs]]\ntask = ['there']", "task of .* must be a table of tables"),
+        ("title = 'x'\ncolour = 'red'", "Got colour too"),
+        ("title = 'x'\n[[runs]]\nseed = []", r"seed in \[\[runs\]\] of .* must be a list of at least one value"),
+        ("title = 'x'\n[[short.runs]]\nseed = 0", r"seed in \[\[short.runs\]\] of .* Got 0 instead"),
+        ("title = 'x'\n[[quick.runs]]", r"\[\[quick.runs\]\] of .* must hold lists of values"),
+        ("title = 'x'\n[runs]\nseed = [0]", "runs of .* must be a list of tables"),
+        ("title = 'x'\n[quick]\nruns = 3", "quick.runs of .* must be a list of tables"),
+        ("title = 'x'\n[paper]\nm-ot = '55'", r"'m-ot' in \[paper\] of .* must be a number, .* Got '55' instead"),
+        ("title = 'x'\n[paper.fid]\nm-ot = []", r"'m-ot' in \[paper\] of .* Got \[\] instead"),
+        ("title = 'x'\nclaims = ['a']", "claims of .* must be a list of tables"),
+        ("title = 'x'\n[[claims]]\nsays = 'a'\nbetter = 1\nthan = 'b'", "A claim of .* better must be of the type str"),
     ],
 )
 def test_entries_that_make_no_sense_are_refused(tmp_path, text, message):
     (tmp_path / "x.toml").write_text(text)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as refusal:
         read_entry(tmp_path / "x.toml")
+    assert "x.toml" in str(refusal.value)
+
+
+FLOW = """
+title = "x"
+kind = "flow"
+settings = {n = 20, steps = 10, batch_size = 4, n_batches = 2, lr = 0.001}
+runs = [{method = ["m-ot"], seed = [0]}]
+"""
+SIMULATION = """
+title = "x"
+kind = "simulate"
+settings = {pictures = ["example-pot"], measures = ["mappings"]}
+runs = [{method = ["m-ot"], seed = [0]}]
+"""
+COLORS = """
+title = "x"
+kind = "color"
+settings = {pairs = [["a.png", "b.png"]], masses = [0.9], batch_size = 10, n_batches = 2, seed = 0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (FLOW.replace("n = 20, ", ""), "[settings] of x.toml must hold n, steps, batch_size, n_batches, lr"),
+        (FLOW.replace("steps = 10", "steps = 'ten'"), "steps in [settings] of x.toml must be a whole number"),
+        (FLOW.replace("runs = ", "# "), "x.toml must hold [[runs]]"),
+        (FLOW.replace("m-ot", "m-xot"), "m-xot,seed=0 cannot: method must be one of m-ot, m-uot, m-pot"),
+        (FLOW.replace("m-ot", "m-pot"), "m-pot,seed=0 cannot: m-pot needs mass and seed. There is no mass."),
+        (FLOW.replace("seed = [0]", "seed = [-1]"), "seed must be a whole number of at least 0"),
+        (SIMULATION.replace("example-pot", "example"), "pictures of x.toml must be among example-pot"),
+        (SIMULATION.replace("mappings", "maps"), "measures of x.toml must be among mappings, scaling"),
+        (COLORS.replace(", seed = 0", ""), "There is no seed"),
+        (COLORS.replace('["a.png", "b.png"]', '["a.png"]'), "pairs of x.toml must be pairs of photos"),
+        (COLORS.replace("0.9", "2"), "mass=2 cannot"),
+        (COLORS, "Name the folder by --data"),
+    ],
+)
+def test_entries_of_one_s_own_are_refused_before_any_work(here, text, message):
+    """Of a kind that knows which settings its runs need."""
+    Path("x.toml").write_text(text)
+    done = call("x.toml")
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not Path("reproduced").exists()
+
+
+def test_without_quick_runs_there_are_none(here):
+    Path("x.toml").write_text(FLOW)
+    assert "x.toml must hold [quick] to be run with --quick" in call("x.toml", "--quick").stderr
+
+
+def test_the_report_reads_what_was_reproduced(here):
+    pytest.importorskip("matplotlib")
+    assert call("examples").exit_code == 0
+    assert call("report").exit_code == 0
+    text = Path("reproduced/report.md").read_text(encoding="utf-8")
+    assert "![Example 1](examples_example-pot.png)" in text
+    assert "| holds |" in text

@@ -121,6 +121,20 @@ def test_runs_that_are_not_done_are_said_to_be_missing(folder):
     assert "1 runs" in str(summary(results).caption)
 
 
+@pytest.mark.parametrize("name", ["log.json", "result.json", "classes.json", "masses.csv"])
+@pytest.mark.parametrize("text", ["", "[]"])
+def test_damaged_files_of_a_run_are_named(folder, name, text):
+    from spadeful.reproducing import gather
+
+    experiment = read_experiment("small.toml")
+    reproduce(experiment, "runs")
+    damaged = Path("runs/there,m-pot,seed=0", name)
+    assert damaged.exists()
+    damaged.write_text(text)
+    with pytest.raises(ValueError, match=f"{damaged} must be as its run wrote it, or the folder be removed"):
+        gather(experiment, Path("runs"))
+
+
 def test_other_settings_in_the_folder_are_refused(folder):
     reproduce(read_experiment("small.toml"), "runs")
     Path("small.toml").write_text(SMALL.replace("iterations = 4\n", "iterations = 6\n"))
@@ -135,6 +149,8 @@ def test_other_settings_in_the_folder_are_refused(folder):
         (SMALL.replace("lr = 0.05", "lr = -1"), "lr and head_lr must be above 0"),
         (SMALL.replace("lr = 0.05", "speed = 1"), "Got speed too"),
         (SMALL + "\n[shrt]\niterations = 2", "shrt"),
+        (SMALL.replace('task = ["there"]', 'task = ["here"]'), "here,m-pot,seed=0 cannot: .* no .task.here."),
+        (SMALL.replace('"m-ot"', '"m-xot"'), "small.toml must name .* there,m-xot,seed=0 cannot: method must be"),
     ],
 )
 def test_files_that_make_no_sense_are_refused(folder, text, message):

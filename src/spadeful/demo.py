@@ -14,6 +14,7 @@ from rich.table import Table
 
 from spadeful import figures
 from spadeful.arrays import Floats
+from spadeful.batches import check_seed
 from spadeful.files import check_free
 from spadeful.masspath import MassPath, mass_path
 from spadeful.simulations.example import Example, example_one
@@ -91,25 +92,28 @@ def run(
     seed: int = 0,
     iterations: int | None = None,
 ) -> None:
-    """Transport first, which takes a second, then domain adaptation; pictures go to the folder."""
+    """Transport first, which takes a second, then domain adaptation; pictures go to the folder, all at the end."""
     console = Console()
     lacking = missing("matplotlib", *ADAPTATION)
     adapts = not quick and not lacking
-    if data is not None and quick:
-        raise ValueError("--data is for domain adaptation, which --quick leaves out. Pass one of them.")
     if data is not None and lacking:
         raise ImportError(f"--data needs {', '.join(lacking)}: {INSTALL}")
-    first, *others = (check_free(Path(folder, name), force) for name in (PICTURES if adapts else PICTURES[:1]))
+    check_seed(seed)
+    paths = [check_free(Path(folder, name), force) for name in (PICTURES if adapts else PICTURES[:1])]
     if adapts:
         from spadeful import demo_digits
 
         setting = demo_digits.setting_of(data, iterations)
-    drawn = show_transport(console)
-    if "matplotlib" not in lacking:
-        console.print(f"Picture: {figures.save(draw(*drawn), first, force)}", soft_wrap=True)
-    if adapts:
-        demo_digits.run(setting, others, force, seed)
-    elif lacking and not quick:
+    try:
+        found = show_transport(console)
+        pictures = [] if "matplotlib" in lacking else [draw(*found)]
+        if adapts:
+            pictures += demo_digits.run(setting, seed)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("No picture was written.") from None
+    for path, picture in zip(paths, pictures, strict=False):
+        console.print(f"Picture: {figures.save(picture, path, force)}", soft_wrap=True)
+    if lacking and not quick:
         skipped = "Domain adaptation" + (" and pictures are" if "matplotlib" in lacking else " is")
         console.print(f"{skipped} left out, for want of {', '.join(lacking)}: {INSTALL}", soft_wrap=True, markup=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -227,8 +227,8 @@ def setting_of(data: str | Path | None, iterations: int | None) -> Setting:
     return replace(setting, iterations=iterations, warmup=min(iterations, setting.warmup))
 
 
-def run(setting: Setting, pictures: Sequence[Path], force: bool, seed: int) -> None:
-    """Adapt by every method, print the table, draw the pictures."""
+def run(setting: Setting, seed: int) -> tuple[Figure, Figure]:
+    """Adapt by every method and print the table; returns the pictures."""
     console = Console()
     console.print(f"\n{setting.says}\n")
     before = torch.get_num_threads()
@@ -238,5 +238,4 @@ def run(setting: Setting, pictures: Sequence[Path], force: bool, seed: int) -> N
     finally:
         torch.set_num_threads(before)
     console.print(table_of(setting, found))
-    for path, draw in zip(pictures, (draw_comparison, draw_features), strict=True):
-        console.print(f"Picture: {figures.save(draw(setting, found), path, force)}", soft_wrap=True)
+    return draw_comparison(setting, found), draw_features(setting, found)

@@ -38,20 +38,18 @@ from spadeful.adapt.selection import RULES
 from spadeful.adapting import MASSES, build, domains_of, load_kept, some_features
 from spadeful.adapting import run as adapt
 from spadeful.arrays import Floats
-from spadeful.files import read_settings, replacing
-from spadeful.grids import chosen_grids, combinations, name_of, published, settings_of, spread, without_seed
+from spadeful.files import reading, replacing
+from spadeful.grids import configs_of, published, read_grids, spread, without_seed
 from spadeful.progress import progress_bar
 from spadeful.training import states
 from spadeful.training.record import last_phase
 
-#: What a file may hold, beside tables of values; see `spadeful.paper.entries` for what is not of runs.
-PARTS = {"title", "note", "settings", "runs", "short", "quick", "paper", "embedding"}
-PARTS |= {"kind", "labels", "stands_for", "beside", "needs", "hardware", "cpu", "takes", "claims", "shown"}
-PARTS |= {"remark", "measures"}
 #: A run, its folder, and the folder of its warm-up.
 Wanted = tuple[Config, Path, Path | None]
 #: What the results of a run tell of: the choice of each rule, and the end.
 CHECKPOINTS = (*RULES, "last")
+#: What a file in the folder of a run has to be.
+OF_ITS_RUN = "as its run wrote it, or the folder be removed"
 FIELDS = {spec.name for spec in dataclasses.fields(Config)}
 DEFAULTS = {spec.name: spec.default for spec in dataclasses.fields(Config)}
 
@@ -72,21 +70,10 @@ class Experiment:
 def read_experiment(path: str | Path, length: str = "short") -> Experiment:
     """The runs of a file by name: the quick or short ones, or ("full") those of the paper's length."""
     path = Path(path)
-    found = read_settings(path)
+    found = read_grids(path)
     if not {"title", "settings", "runs"} <= found.keys():
         raise ValueError(f"{path} must hold title, settings and runs. It holds {', '.join(found) or 'nothing'}.")
-    parts = (found, found.get("short", {}), found.get("quick", {}))
-    axes = {axis for part in parts for grid in part.get("runs", []) for axis in grid}
-    strange = sorted(found.keys() - PARTS - axes)
-    if strange:
-        raise ValueError(
-            f"{path} must hold {', '.join(sorted(PARTS))} and tables of values. Got {', '.join(strange)} too."
-        )
-    grids, changes = chosen_grids(found, length)
-    runs: dict[str, Config] = {}
-    for grid in grids:
-        for chosen in combinations(grid):
-            runs[name_of(chosen)] = make_config(settings_of(found, chosen, FIELDS) | changes, str(path))
+    runs = configs_of(found, path, length, FIELDS, make_config)
     paper = found.get("paper", {})
     means = {name: published(value)[0] for name, value in paper.items() if not isinstance(value, dict)}
     note, embedding = found.get("note", ""), found.get("embedding", [])
@@ -162,8 +149,11 @@ def gather(experiment: Experiment, folder: Path) -> dict[str, Any]:
     for name, config in experiment.runs.items():
         place = folder / name
         if is_done(config, place):
-            rows = json.loads((place / "log.json").read_text())["rows"]
-            found = json.loads((place / "result.json").read_text())
+            with reading(place / "log.json", OF_ITS_RUN):
+                rows = json.loads((place / "log.json").read_text())["rows"]
+            with reading(place / "result.json", OF_ITS_RUN):
+                found = dict(json.loads((place / "result.json").read_text()))
+                found["last"]
             told = {"name": name, "config": dataclasses.asdict(config), **found, "rows": rows}
             runs.append(told | sent_in(place) | by_class_in(place))
     return {
@@ -180,14 +170,20 @@ def gather(experiment: Experiment, folder: Path) -> dict[str, Any]:
 def by_class_in(folder: Path) -> dict[str, Any]:
     """The accuracy and precision of the kept checkpoint by class, and their means."""
     path = folder / "classes.json"
-    return {"classes": json.loads(path.read_text())} if path.exists() else {}
+    if not path.exists():
+        return {}
+    with reading(path, OF_ITS_RUN):
+        found = json.loads(path.read_text())
+        found["mean of classes"]
+    return {"classes": found}
 
 
 def sent_in(folder: Path) -> dict[str, Any]:
     """The mass that each class of the source sent in a run that transports, and the classes that the target lacks."""
     if not (folder / MASSES).exists():
         return {}
-    masses = ClassMasses.read(folder / MASSES)
+    with reading(folder / MASSES, OF_ITS_RUN):
+        masses = ClassMasses.read(folder / MASSES)
     lacking = [name for name, has in zip(masses.classes, masses.present, strict=True) if not has]
     return {"sent": dict(zip(masses.classes, masses.sent.tolist(), strict=True)), "absent": lacking}
 

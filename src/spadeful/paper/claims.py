@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import ttest_1samp, wilcoxon
 
 from spadeful.training.record import last_phase
+from spadeful.training.settings import check_types
 
 #: The checkpoints whose accuracy is compared: the best by the target's labels, as in the paper, and without them.
 ORACLE, LABEL_FREE = "oracle", "density"
@@ -76,7 +77,12 @@ class Claim:
                 f"The measure of a claim of {where} must be one of {', '.join(MEASURES)}. "
                 f"Got {given['measure']!r} instead."
             )
-        return cls(**given)
+        claim = cls(**given)
+        try:
+            check_types(claim)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"A claim of {where} must be of texts and numbers: {error}") from None
+        return claim
 
 
 class Verdict(NamedTuple):

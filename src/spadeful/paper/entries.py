@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spadeful.files import read_settings
-from spadeful.grids import chosen_grids, published
+from spadeful.grids import chosen_grids, published, read_grids
 from spadeful.paper.claims import MEASURES, Claim
 from spadeful.paper.labels import LABELS, find_label, numbered
 
@@ -19,6 +18,9 @@ Published = dict[str, tuple[float, float | None]]
 PACKAGE = Path(__file__).parents[1]
 #: Where entries are: at the root of the repository, or in the package where that was installed.
 FOLDERS = (PACKAGE.parents[1] / "reproduce", PACKAGE / "reproduce")
+
+#: The folder that results go to and the report reads, unless another is named.
+REPRODUCED = Path("reproduced")
 
 #: How an entry is run.
 KINDS = {
@@ -118,7 +120,7 @@ class Entry:
 def read_entry(path: str | Path) -> Entry:
     """What a file says."""
     path = Path(path)
-    found = read_settings(path)
+    found = read_grids(path)
     if "title" not in found:
         raise ValueError(f"{path} must hold a title. It holds {', '.join(found) or 'nothing'}.")
     kind = found.get("kind", "adapt")

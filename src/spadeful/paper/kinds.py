@@ -17,9 +17,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from spadeful import figures, simulations
-from spadeful.files import check_free, replacing
+from spadeful.batches import check_count
+from spadeful.files import check_free, reading, replacing
 from spadeful.flow import Flow, gradient_flow
-from spadeful.grids import chosen_grids, combinations, name_of, settings_of
+from spadeful.grids import chosen_grids, combinations, configs_of, name_of, naming
 from spadeful.images import Photo, read_photo
 from spadeful.paper.entries import KINDS, Entry
 from spadeful.problems import Balanced, Partial, Problem, Ramp, Unbalanced
@@ -30,6 +31,14 @@ from spadeful.simulations.example import PARTIAL, UNBALANCED, example_one
 from spadeful.simulations.flows import draw_flows
 
 Runs = list[dict[str, Any]]
+
+#: Settings that runs of a kind cannot do without.
+NEEDED = {
+    "flow": ("n", "steps", "batch_size", "n_batches", "lr"),
+    "color": ("pairs", "masses", "batch_size", "n_batches", "seed"),
+}
+#: Those that are whole numbers.
+COUNTS = {"n", "steps", "batch_size", "n_batches"}
 
 
 class Job(NamedTuple):
@@ -56,10 +65,64 @@ def check(job: Job) -> None:
     """Refuse what exists, and tell what is missing, before any work is done."""
     if job.entry.kind not in RUNNERS:
         raise ValueError(f"{job.entry.name} cannot be run: {KINDS[job.entry.kind]}. {job.entry.note}")
-    if job.output.suffix != ".json":
+    if job.output.suffix.lower() != ".json":
         raise ValueError(f"The results must go to a file that ends in .json. Got {job.output} instead.")
+    if job.length == "quick" and "quick" not in job.entry.found:
+        raise ValueError(f"{job.entry.path} must hold [quick] to be run with --quick. It does not; leave --quick out.")
     check_free(job.output, job.force)
     job.entry.check_data(job.data)
+    check_runs(job)
+
+
+def check_runs(job: Job) -> None:
+    """That an entry says all that its runs need, in words that they know."""
+    entry, settings = job.entry, job.settings()
+    if missing := [name for name in NEEDED.get(entry.kind, ()) if name not in settings]:
+        raise ValueError(
+            f"[settings] of {entry.path} must hold {', '.join(NEEDED[entry.kind])}. There is no {missing[0]}."
+        )
+    for name in (name for name in NEEDED.get(entry.kind, ()) if name in COUNTS):
+        check_count(settings[name], f"{name} in [settings] of {entry.path}")
+    if entry.kind in ("adapt", "flow", "generate") and not entry.count(job.length):
+        raise ValueError(f"{entry.path} must hold [[runs]]. It holds {', '.join(entry.found)}.")
+    if entry.kind == "adapt":
+        from spadeful import reproducing
+
+        reproducing.read_experiment(entry.path, job.length)
+    elif entry.kind == "generate":
+        generator_configs(job)
+    elif entry.kind == "color":
+        check_colors(job)
+    else:
+        for name, known in (("pictures", simulations.PICTURES), ("measures", SIMULATED)):
+            if strange := [each for each in settings.get(name, []) if each not in known]:
+                raise ValueError(
+                    f"{name} of {entry.path} must be among {', '.join(known)}. Got {strange[0]!r} instead."
+                )
+        for _, chosen in points_of_grids(job):
+            with naming(entry.path, chosen):
+                problem_of(chosen)
+
+
+def check_colors(job: Job) -> None:
+    path, pairs, masses = job.entry.path, job.settings()["pairs"], job.settings()["masses"]
+    if not all(isinstance(pair, list) and len(pair) == 2 and all(isinstance(n, str) for n in pair) for pair in pairs):
+        raise ValueError(f"pairs of {path} must be pairs of photos. Got {pairs!r} instead.")
+    for mass in masses:
+        with naming(path, {"mass": mass}):
+            Partial(mass)
+    photos(job)
+
+
+def photos(job: Job) -> Path:
+    """The folder with the photos."""
+    named = job.data or os.environ.get("SPADEFUL_DATA")
+    if not named:
+        raise FileNotFoundError(
+            f"{job.entry.name} needs photos, and the folder with the data is not known. Name the folder by --data or "
+            "the environment variable SPADEFUL_DATA."
+        )
+    return Path(named).expanduser() / "photos"
 
 
 def ready(jobs: list[Job]) -> list[Job]:
@@ -127,9 +190,16 @@ def write(job: Job, runs: Runs, seconds: float) -> None:
 
 def problem_of(chosen: dict[str, Any]) -> Problem:
     """The problem of a method that a grid names."""
-    if chosen["method"] == "m-ot":
+    method = chosen.get("method")
+    needed = {"m-ot": ("seed",), "m-uot": ("tau", "seed"), "m-pot": ("mass", "seed")}
+    if method not in needed:
+        raise ValueError(f"method must be one of {', '.join(needed)}. Got {method!r} instead.")
+    if missing := [name for name in needed[method] if name not in chosen]:
+        raise ValueError(f"{method} needs {' and '.join(needed[method])}. There is no {missing[0]}.")
+    check_count(chosen["seed"], "seed", least=0)
+    if method == "m-ot":
         return Balanced()
-    if chosen["method"] == "m-uot":
+    if method == "m-uot":
         return Unbalanced(chosen["tau"], chosen.get("reg", 0.0))
     return Partial(chosen["mass"])
 
@@ -208,7 +278,7 @@ def one_flow(chosen: dict[str, Any], settings: dict[str, Any]) -> Flow:
     options = {name: settings[name] for name in ("batch_size", "n_batches", "steps", "lr")}
     x, y = ends(settings["n"], chosen["seed"])
     falling = Ramp(chosen["mass_from"], chosen["mass"], settings["steps"]) if "mass_from" in chosen else None
-    options |= {"every": settings["steps"] // 5, "seed": chosen["seed"], "schedule": falling}
+    options |= {"every": max(1, settings["steps"] // 5), "seed": chosen["seed"], "schedule": falling}
     return gradient_flow(x, y, problem_of(chosen), **options)
 
 
@@ -219,9 +289,10 @@ def color(job: Job) -> None:
 
     settings, start, runs = job.settings(), perf_counter(), []
     pairs = settings["pairs"]
+    sheets: dict[Path, Any] = {}  # written together at the end: one of a run that was stopped would be in its way
     for pair in pairs:
         check_free(job.beside(Path(pair[0]).stem, ".jpg"), job.force)
-    folder = Path(job.data or os.environ["SPADEFUL_DATA"]).expanduser() / "photos"
+    folder = photos(job)
     options = {name: settings[name] for name in ("batch_size", "n_batches", "seed")}
     for pair in pairs:
         source, target = (read_photo(folder / name) for name in pair)
@@ -236,28 +307,23 @@ def color(job: Job) -> None:
             runs.append({"name": name_of(chosen), "config": chosen, "measured": measured})
         figure = figures.new_figure(2.6 * (2 + len(masses)), 2.4)
         figures.draw_recolored(figure, {**pictures, "target": small(target)})
-        figures.save(figure, job.beside(Path(pair[0]).stem, ".jpg"), job.force)
+        sheets[job.beside(Path(pair[0]).stem, ".jpg")] = figure
+    for path, figure in sheets.items():
+        figures.save(figure, path, job.force)
     write(job, runs, perf_counter() - start)
 
 
 def generate(job: Job) -> None:
     """Runs of `spadeful generate`, each in a folder of its own; pictures have samples of some, and scores of all."""
-    from spadeful.generate.config import Config, make_config
-
     for name in ("", "scores"):
         check_free(job.beside(name), job.force)
-    found, (_, changes) = job.entry.found, chosen_grids(job.entry.found, job.length)
-    names, where = {spec.name for spec in fields(Config)}, str(job.entry.path)
-    configs = {
-        name: make_config(settings_of(found, chosen, names) | changes, where) for name, chosen in points_of_grids(job)
-    }
-    start = perf_counter()
+    configs, start = generator_configs(job), perf_counter()
     with progress_bar("runs", len(configs), True) as advance:
         calls = (delayed(one_generator)(config, job.runs / name, job) for name, config in configs.items())
         for _ in Parallel(job.n_jobs, return_as="generator_unordered")(calls):
             advance(1)
     runs = [generated(name, config, job.runs / name) for name, config in configs.items()]
-    shown = [name for name in found.get("shown", configs) if name in configs] or [*configs]
+    shown = [name for name in job.entry.found.get("shown", configs) if name in configs] or [*configs]
     sheets = {
         label(configs[name]): read_photo(max((job.runs / name / "samples").glob("*.png"))).pixels for name in shown
     }
@@ -275,6 +341,12 @@ def generate(job: Job) -> None:
         figures.draw_scores(figure.subplots(), means, runs[0]["score"])
         figures.save(figure, job.beside("scores"), job.force)
     write(job, runs, perf_counter() - start)
+
+
+def generator_configs(job: Job) -> dict[str, Any]:
+    from spadeful.generate.config import Config, make_config
+
+    return configs_of(job.entry.found, job.entry.path, job.length, {spec.name for spec in fields(Config)}, make_config)
 
 
 def label(config: Any) -> str:
@@ -297,13 +369,18 @@ def one_generator(config: Any, folder: Path, job: Job) -> None:
 
 def generated(name: str, config: Any, folder: Path) -> dict[str, Any]:
     """What a run came to; a score is an FID where it was taken in the features of Inception."""
-    result = json.loads((folder / "result.json").read_text())
-    rows = json.loads((folder / "log.json").read_text())["rows"]
-    seconds = median(row["seconds"] for row in rows)
+    from spadeful.reproducing import OF_ITS_RUN
+
+    with reading(folder / "log.json", OF_ITS_RUN):
+        rows = json.loads((folder / "log.json").read_text())["rows"]
+        seconds = median(row["seconds"] for row in rows)
     measured = {"seconds": seconds, "iterations_per_second": 1 / seconds}
-    if result["best"]:
-        measured["fid" if result["score"] == "FID" else "score"] = result["best"]["score"]
-    return {"name": name, "config": asdict(config), "measured": measured, "score": result["score"], "rows": rows}
+    with reading(folder / "result.json", OF_ITS_RUN):
+        result = json.loads((folder / "result.json").read_text())
+        score = result["score"]
+        if result["best"]:
+            measured["fid" if score == "FID" else "score"] = result["best"]["score"]
+    return {"name": name, "config": asdict(config), "measured": measured, "score": score, "rows": rows}
 
 
 RUNNERS: dict[str, Callable[[Job], None]] = {

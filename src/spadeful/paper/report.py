@@ -27,7 +27,7 @@ from spadeful.paper.claims import (
     judge,
     values,
 )
-from spadeful.paper.entries import DATA, Entry, Published, all_entries, entries_folder
+from spadeful.paper.entries import DATA, REPRODUCED, Entry, Published, all_entries
 from spadeful.paper.labels import LABELS, numbered
 
 Results = dict[str, Any]
@@ -63,20 +63,22 @@ STYLE = (
 
 def write_report(output: Path | None, results: Path | None = None, *, force: bool = False) -> list[Path]:
     """Write the page as Markdown or HTML, as the name of the file says; as both if there is none."""
-    outputs = [output] if output else [Path("reproduced", f"report{ending}") for ending in (".md", ".html")]
+    outputs = [output] if output else [REPRODUCED / f"report{ending}" for ending in (".md", ".html")]
     for path in outputs:
         check_free(path, force)
-        if path.suffix not in (".md", ".html"):
+        if path.suffix.lower() not in (".md", ".html"):
             raise ValueError(f"The report must go to a file that ends in .md or .html. Got {path} instead.")
-    folder = results or entries_folder() / "results"
+    folder = results or REPRODUCED
     if not folder.is_dir():
-        raise FileNotFoundError(f"There is no folder {folder} with results. Name another by --results.")
+        raise FileNotFoundError(
+            f"There is no folder {folder} with results. Run `spadeful reproduce` first, or name another by --results."
+        )
     entries = all_entries()
     found = read_results(entries, folder)
     for path in outputs:
         text = page(entries, found, Path(os.path.relpath(folder, path.parent)), folder)
         with replacing(path, force) as temporary:
-            temporary.write_text(text if path.suffix == ".md" else as_html(text), encoding="utf-8")
+            temporary.write_text(text if path.suffix.lower() == ".md" else as_html(text), encoding="utf-8")
     return outputs
 
 
@@ -88,7 +90,7 @@ def read_results(entries: Iterable[str], folder: Path) -> dict[str, Results]:
         if path.exists():
             with reading(path, "results of spadeful reproduce"):
                 results = json.loads(path.read_text(encoding="utf-8"))
-                results["runs"]
+                [run["name"] for run in results["runs"]], results["missing"]
             if results.get("length") == "quick":
                 raise ValueError(f"{path} is of --quick runs, which are no results. Remove it from {folder}.")
             found[name] = results
