@@ -13,8 +13,8 @@ namespace {
 // The gap to reach, as a share of the objective. Objectives below so much of a problem's size count as that much: the digits
 // of a difference end there.
 constexpr double exact = 1e-10, nought = 1e-4;
-// How much of plan times slack a step aims to keep, how much of the way to the border it goes, how far a potential moves at
-// most, in the larger of the taus, and how many steps there may be.
+// How much of plan times slack a step aims to keep, and how much of a gap that is small enough may stay; how much of the way to
+// the border a step goes, how far a potential moves at most, in the larger of the taus, and how many steps there may be.
 constexpr double centring = 0.1, stays = 0.3, inside = 0.99, longest = 3;
 constexpr int most_steps = 200;
 // Where potentials add up to a cost of so many taus, one of the marginals is below exp(-far) of its weight: such pairs carry
@@ -110,7 +110,7 @@ std::vector<Entry> Interior::solve_tall(const double* cost, const Side& rows, co
 // over the marginal for both of its points: of those that it is better without only traces are left. Many of a row may be.
 std::vector<Entry> Interior::entries() const {
     std::vector<Entry> found;
-    const auto many = static_cast<double>(rows_.which.size());
+    const auto many = static_cast<double>(std::max(rows_.which.size(), columns_.which.size()));
     for (std::size_t i = 0; i < rows_.which.size(); ++i)
         for (std::size_t j = 0; j < columns_.which.size(); ++j) {
             const double p = plan_[at(i, j)], costs = p * (rows_.tau / rows_.mass[i] + columns_.tau / columns_.mass[j]);
@@ -216,7 +216,7 @@ bool Interior::optimal() {
             gap += side->gap(k);
         }
     const auto enough = [&](double objective) { return exact * (objective + nought * size_); };
-    // A dual objective bounds the optimum from below, so one above 0 is not too large; one below may be by any much.
+    // A dual objective bounds the optimum from below, so one above 0 is not too large; one below may be far off.
     const double floor = stays * enough(dual > 0 ? dual : std::min(-dual, size_));
     mu_ = std::max(centring * total_, floor) / static_cast<double>(pairs_);
     if (std::isfinite(dual) && gap < best_.gap) {
