@@ -293,6 +293,7 @@ public:
         return nb::make_tuple(to_numpy(std::move(sizes), {plans}), to_numpy(std::move(from), {total}),
                               to_numpy(std::move(to), {total}), to_numpy(std::move(masses), {total}));
     }
+    std::size_t dimension() const { return from_.dimension; }
     bool is_small() const { return std::max(x_.shape(0), y_.shape(0)) <= std::numeric_limits<std::int32_t>::max(); }
 
     std::size_t count, m, n;
@@ -317,9 +318,13 @@ void measure_pairs(const Pairs& pairs, const Plans& out, std::size_t threads) {
     });
 }
 
+constexpr std::size_t few_dimensions = 3;
+
 Answers solve_pairs(Pairs& pairs, const std::vector<double>& masses, std::size_t threads) {
     if (!masses.empty()) pairs.set_precedent(*std::min_element(masses.begin(), masses.end()));
-    return solve_each(pairs, Units(pairs.m, pairs.n, nullptr, nullptr), Request(masses), threads);
+    Request request(masses);
+    request.crowded = pairs.dimension() <= few_dimensions;
+    return solve_each(pairs, Units(pairs.m, pairs.n, nullptr, nullptr), request, threads);
 }
 
 }  // namespace

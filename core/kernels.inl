@@ -3,6 +3,7 @@
 
 #include "kernels.hpp"
 #include "lanes.hpp"
+#include "whole.inl"
 
 namespace spadeful {
 namespace {
@@ -325,8 +326,10 @@ void squared_distances(const double* x, std::size_t stride, std::size_t rows, co
 
 template <class L>
 constexpr Kernels table(const char* name) {
+    using W = Wholes<L>;
     return {name, best_two<L>, relax<L>, find<L>, find_sum<L>, below<L>, minimum<L>, fold_minimum<L>,
-            outbid<L>, exponentials<L>, dots<L>, add_rows<L>, combine<L>, squared_distances<L>};
+            outbid<L>, exponentials<L>, dots<L>, add_rows<L>, combine<L>, squared_distances<L>,
+            W::read, W::fold, W::search, W::raise};
 }
 
 }  // namespace

@@ -46,6 +46,9 @@ double value_of(const std::vector<Entry>& entries, const double* cost, std::size
     return sum;
 }
 
+// From so many points on it is quicker to follow the path of whole costs than to begin near its end.
+constexpr std::size_t smallest_followed = 32;
+
 // Costs beyond this could overflow when they are added up along a path.
 constexpr double largest_cost = 1e304;
 
@@ -59,6 +62,51 @@ void check(const double* cost, std::size_t m, std::size_t n) {
         if (bad == 0) continue;
         const std::size_t j = static_cast<std::size_t>(std::find_if(row, row + n, is_bad) - row);
         throw BadEntry{i, j, row[j]};
+    }
+}
+
+// `rest`: units beyond whole points, which the next larger matching carries.
+template <class Matching>
+Answer from_matching(Matching& matching, const double* cost, std::size_t n, std::int64_t rest, const Units& units, Watch& watch) {
+    Answer answer;
+    answer.entries.reserve(n);
+    const auto collect = [&](double mass) {
+        for (std::size_t i = 0; i < n; ++i)
+            if (const std::int32_t j = matching.column_of(i); j >= 0)
+                answer.entries.push_back({static_cast<std::int32_t>(i), j, mass});
+    };
+    answer.column_prices.resize(n);
+    collect(units.mass(units.each - rest));
+    if (rest > 0) {
+        matching.grow(watch);
+        collect(units.mass(rest));
+        std::stable_sort(answer.entries.begin(), answer.entries.end(), [](const Entry& x, const Entry& y) {
+            return x.row != y.row ? x.row < y.row : x.column < y.column;
+        });
+        std::size_t last = 0;
+        for (std::size_t k = 1; k < answer.entries.size(); ++k) {
+            Entry& e = answer.entries[k];
+            Entry& before = answer.entries[last];
+            if (e.row == before.row && e.column == before.column)
+                before.mass = units.mass(units.each);
+            else
+                answer.entries[++last] = e;
+        }
+        answer.entries.resize(last + 1);
+    }
+    answer.price = matching.price(answer.column_prices.data());
+    answer.value = value_of(answer.entries, cost, n);
+    return answer;
+}
+
+// One matching that grows from mass to mass.
+template <class Matching>
+void answer_by(Matching& matching, const double* cost, std::size_t n, const Units& units, const Request& request,
+               Answer* answers, Watch& watch) {
+    for (const std::size_t k : request.order) {
+        const std::int64_t target = units.of_mass(request.masses[k]);
+        matching.resize(static_cast<std::size_t>(target / units.each), watch);
+        answers[k] = from_matching(matching, cost, n, target % units.each, units, watch);
     }
 }
 
@@ -114,18 +162,19 @@ void Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units
     }
 }
 
-// One matching that grows from mass to mass. False, with nothing done, if there is none or the forest is quicker.
+// False, with nothing done, if there is no matching or the forest is quicker.
 bool Solver::by_matchings(const double* cost, std::size_t n, const Units& units, const Request& request,
                           Answer* answers, Watch& watch, Guess* guess) {
     if (units.each == 0 || request.along_path || request.ceiling < infinity) return false;
-    const auto target = [&](std::size_t k) { return units.of_mass(request.masses[k]); };
-    const auto pairs = [&](std::size_t k) { return static_cast<std::size_t>(target(k) / units.each); };
-    const std::size_t first = pairs(request.order.front());
+    const auto first = static_cast<std::size_t>(units.of_mass(request.masses[request.order.front()]) / units.each);
+    const bool follow = (request.masses.size() > 1 || request.crowded) && n >= smallest_followed;
+    if (follow && whole_.start(cost, n)) try {
+            answer_by(whole_, cost, n, units, request, answers, watch);
+            return true;
+        } catch (const WholePath::TooDear&) {
+        }
     if (first == 0 || !assignment_.solve(cost, n, first, watch, guess)) return false;
-    for (const std::size_t k : request.order) {
-        assignment_.resize(pairs(k), watch);
-        answers[k] = from_assignment(cost, n, target(k) % units.each, units, watch);
-    }
+    answer_by(assignment_, cost, n, units, request, answers, watch);
     return true;
 }
 
@@ -137,39 +186,6 @@ Answer Solver::from_forest(const double* cost, const Units& units) const {
     answer.price = forest_.price();
     answer.column_prices.resize(n);
     forest_.column_prices(answer.column_prices.data());
-    return answer;
-}
-
-// `rest`: units beyond whole points, which the next larger matching carries.
-Answer Solver::from_assignment(const double* cost, std::size_t n, std::int64_t rest, const Units& units, Watch& watch) {
-    Answer answer;
-    answer.entries.reserve(n);
-    const auto collect = [&](double mass) {
-        for (std::size_t i = 0; i < n; ++i)
-            if (const std::int32_t j = assignment_.column_of(i); j >= 0)
-                answer.entries.push_back({static_cast<std::int32_t>(i), j, mass});
-    };
-    answer.column_prices.resize(n);
-    collect(units.mass(units.each - rest));
-    if (rest > 0) {
-        assignment_.grow(watch);
-        collect(units.mass(rest));
-        std::stable_sort(answer.entries.begin(), answer.entries.end(), [](const Entry& x, const Entry& y) {
-            return x.row != y.row ? x.row < y.row : x.column < y.column;
-        });
-        std::size_t last = 0;
-        for (std::size_t k = 1; k < answer.entries.size(); ++k) {
-            Entry& e = answer.entries[k];
-            Entry& before = answer.entries[last];
-            if (e.row == before.row && e.column == before.column)
-                before.mass = units.mass(units.each);
-            else
-                answer.entries[++last] = e;
-        }
-        answer.entries.resize(last + 1);
-    }
-    answer.price = assignment_.price(answer.column_prices.data());
-    answer.value = value_of(answer.entries, cost, n);
     return answer;
 }
 

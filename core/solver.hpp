@@ -8,6 +8,7 @@
 #include "assignment.hpp"
 #include "forest.hpp"
 #include "watch.hpp"
+#include "whole.hpp"
 
 namespace spadeful {
 
@@ -53,6 +54,7 @@ struct Request {
     std::vector<std::size_t> order;  // from the smallest to the largest
     double ceiling;                  // the highest price to pay for mass, of which less is sent then
     bool along_path;                 // only by the forest, whatever is quicker
+    bool crowded = false;            // rows are likely to fight over few columns, as points in few dimensions do
 };
 
 class Solver {
@@ -65,8 +67,8 @@ private:
     bool by_matchings(const double* cost, std::size_t n, const Units& units, const Request& request, Answer* answers,
                       Watch& watch, Guess* guess);
     Answer from_forest(const double* cost, const Units& units) const;
-    Answer from_assignment(const double* cost, std::size_t n, std::int64_t rest, const Units& units, Watch& watch);
 
+    WholePath whole_;
     Assignment assignment_;
     Forest forest_;
 };

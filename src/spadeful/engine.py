@@ -24,8 +24,8 @@ from spadeful.batches import Batches, Indices
 from spadeful.checkpoint import Checkpoint
 from spadeful.costs import Cost, batch_costs, is_read_in_place
 from spadeful.entropic import quietly, warn_of
-from spadeful.pairs import Masses, solve_pairs
-from spadeful.problems import Problem, Unbalanced
+from spadeful.pairs import Masses, exact_masses, solve_pairs
+from spadeful.problems import Problem
 from spadeful.progress import progress_bar
 from spadeful.solve import solve
 from spadeful.threads import all_cores
@@ -60,12 +60,7 @@ class Job:
 
     @property
     def masses(self) -> Masses | None:
-        """Those to solve for, if the plan is exact and nothing but its mass is asked of it."""
-        if isinstance(self.problem, tuple):
-            return self.problem
-        if isinstance(self.problem, Unbalanced) or self.problem.reg > 0:
-            return None
-        return (getattr(self.problem, "mass", 1.0),)
+        return exact_masses(self.problem)
 
     @property
     def chunk(self) -> int:

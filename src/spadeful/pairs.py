@@ -11,9 +11,19 @@ from spadeful import _core
 from spadeful.arrays import Floats
 from spadeful.batches import Indices
 from spadeful.costs import Cost, batch_costs, is_read_in_place, measured_pairs
+from spadeful.problems import Problem, Unbalanced
 
 #: Masses of partial transport that are solved for at once.
 Masses = tuple[float, ...]
+
+
+def exact_masses(problem: Problem | Masses) -> Masses | None:
+    """Those to solve for, if plans are exact and nothing but their mass is asked of them."""
+    if isinstance(problem, tuple):
+        return problem
+    if isinstance(problem, Unbalanced) or problem.reg > 0:
+        return None
+    return (getattr(problem, "mass", 1.0),)
 
 
 class PairPlans(NamedTuple):

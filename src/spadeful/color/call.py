@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import numpy as np
+
 from spadeful.batches import check_count, sampled
 from spadeful.color.cells import Cells
 from spadeful.color.painter import Painter, Transferred, Unmatched
@@ -14,7 +16,7 @@ from spadeful.color.received import add_up
 from spadeful.color.spaces import Space, to_points
 from spadeful.engine import Engine
 from spadeful.minibatch import describe
-from spadeful.pairs import Masses
+from spadeful.pairs import Masses, exact_masses
 from spadeful.problems import Partial, Problem, check_masses
 from spadeful.threads import at_once
 
@@ -139,11 +141,16 @@ def transfer(
             seen = len(picture.levels)
             raise ValueError(f"batch_size must be at most the visible pixels of {name}, {seen}. Got {m} instead.")
     cells = Cells.read(pictures[0].levels, space, size, seed)
+    unit = 1
     if size is None and space == "rgb":
-        x, y = (to_points(picture.levels, space) for picture in pictures)
+        if exact_masses(problem) and all(picture.levels.dtype == np.uint8 for picture in pictures):
+            unit = 255  # distances between whole numbers are whole, and such problems are solved sooner
+            x, y = (picture.levels.astype(np.float32) for picture in pictures)
+        else:
+            x, y = (to_points(picture.levels, space) for picture in pictures)
     else:  # it pays to look at each colour once
         x, y = cells.points, Cells.read(pictures[1].levels, space, size, seed).points
     batches = sampled(len(x), m, k, False, seed, 0, None, "x"), sampled(len(y), m, k, False, seed, 1, None, "y")
     engine = Engine(x, y, problem, "sqeuclidean", batches, n_jobs, 1e-6, 10_000, None, progress, settings)
     painter = Painter(pictures[0], cells, space, neighbors, unmatched, smooth, size is None and not smooth)
-    return at_once((partial(painter.paint, *each) for each in add_up(engine, k)), AT_ONCE)
+    return at_once((partial(painter.paint, *each) for each in add_up(engine, k, unit)), AT_ONCE)

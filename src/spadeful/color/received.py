@@ -29,12 +29,12 @@ class Received(NamedTuple):
     means: Points  # (p, 3)
 
     @staticmethod
-    def read(parts: list[Part], moved: Moved, y: Points) -> Received:
-        """From the plans between some batches, all of one mass."""
+    def read(parts: list[Part], moved: Moved, y: Points, unit: int) -> Received:
+        """From the plans between some batches, all of one mass; y is in so many parts of the space's unit."""
         rows, cols, masses = (np.concatenate(each) for each in list(zip(*parts, strict=True))[4:])
         received, means = weighted_means(moved.places.take(rows), cols, masses, y, len(moved.pixels))
         has = np.flatnonzero(received)
-        return Received(moved.pixels.take(has), received.take(has), means.take(has, axis=0))
+        return Received(moved.pixels.take(has), received.take(has), means.take(has, axis=0) / np.float32(unit))
 
     def plus(self, other: Received, size: int) -> Received:
         """What a picture with so many pixels received in two runs."""
@@ -71,7 +71,7 @@ def numbered(items: NDArray[Any]) -> NDArray[np.int32]:
     return np.arange(len(items), dtype=np.int32)
 
 
-def add_up(engine: Engine, k: int) -> Iterator[tuple[Callable[[], Received], dict[str, Any]]]:
+def add_up(engine: Engine, k: int, unit: int) -> Iterator[tuple[Callable[[], Received], dict[str, Any]]]:
     """Solve k pairs of batches; for each mass then what tells what pixels received, and the settings.
 
     Plans are added up whenever there are as many as fit the memory.
@@ -82,7 +82,7 @@ def add_up(engine: Engine, k: int) -> Iterator[tuple[Callable[[], Received], dic
     waiting: list[Part] = []
 
     def received(moved: Moved, first: int) -> Received:
-        new = Received.read([part.of_mass(first, each) for part in waiting], moved, engine.y)
+        new = Received.read([part.of_mass(first, each) for part in waiting], moved, engine.y, unit)
         return total[first].plus(new, size) if total else new
 
     for task, part in engine.parts(np.arange(k), np.arange(k), keep_plan=True, fold=step):
