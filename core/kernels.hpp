@@ -45,20 +45,20 @@ struct CostRow {
     double shift;
 };
 
-// A search of `WholePath`. Numbers are distances, costs or prices times 128; the lower seven bits of what is compared name the
-// column. Arrays go on to a whole panel, where costs are at least `far`.
+// A search of `WholePath`. Costs, prices and distances are times 128; the lower seven bits of what is compared name the
+// column. Arrays go on to a whole panel, where costs are `beyond`.
 struct WholeSearch {
     static constexpr std::size_t columns = 128;
-    static constexpr std::int32_t far = 1 << 30, limit = 1 << 29;  // no distance is beyond the limit
+    static constexpr std::int32_t beyond = 1 << 30;
 
     std::size_t panels = 0;  // of columns
     alignas(64) std::int32_t low[columns];       // the least cost of an unmatched row
     alignas(64) std::int32_t price[columns];
     alignas(64) std::int32_t pays[columns];      // cost and price, what the row pays that has it
-    const std::int32_t* row[columns];            // the costs of that row; null if there is none
-    alignas(64) std::int32_t open[columns];      // the price until it is reached, then `far`
-    alignas(64) std::int32_t distance[columns];  // once it is reached, else `far`
-    alignas(64) std::int32_t before[columns];    // the column whose row it was reached from last; -1 for an unmatched row
+    alignas(64) std::int32_t open[columns];      // the price until it is reached, then `beyond`
+    alignas(64) std::int32_t distance[columns];  // once it is reached, else `beyond`
+    alignas(64) std::int32_t before[columns];    // the column whose row it was last reached from; -1 for an unmatched row
+    const std::int32_t* row[columns];            // the costs of the row that has it; null if there is none
 };
 
 struct Kernels {
@@ -96,10 +96,9 @@ struct Kernels {
                               double* out, std::size_t d, std::size_t n);
     // out[j] = x[j], and least and most take it in; false if an x is not a whole number of 32 bits
     bool (*read_whole)(const double* x, std::int32_t* out, std::int32_t& least, std::int32_t& most, std::size_t n);
-    // low[j] = the least x[j] of some rows, or `far`, over whole panels
+    // low[j] = the least x[j] of some rows, or `beyond`, over whole panels
     void (*fold_whole)(const std::int32_t* const* rows, std::size_t count, std::int32_t* low, std::size_t panels);
-    // Dijkstra from all unmatched rows: the distance of the nearest free column, with the column in its lower bits;
-    // the limit or more if there is none nearer
+    // Dijkstra from all unmatched rows: the distance of the nearest free column, which its lower bits name
     std::int32_t (*search_whole)(WholeSearch& search);
     // raises the prices of the columns that were reached up to a distance
     void (*raise_whole)(WholeSearch& search, std::int32_t distance);

@@ -1,5 +1,7 @@
-// One register of doubles, at the three widths that we compile for.
+// One register of doubles, or of whole numbers, at the three widths that we compile for. Compilers know how to add and
+// compare whole ones on every machine.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +16,7 @@ namespace spadeful {
 struct Scalar {
     static constexpr std::size_t width = 1;
     using Vector = double;
+    typedef std::int32_t Whole __attribute__((vector_size(16)));
     static Vector load(const double* p) { return *p; }
     static void store(double* p, Vector v) { *p = v; }
     static Vector fill(double v) { return v; }
@@ -30,6 +33,7 @@ struct Scalar {
     static Vector where_less(Vector a, Vector b, Vector yes, Vector no) { return a < b ? yes : no; }
     static Vector where_equal(Vector a, Vector b, Vector yes, Vector no) { return a == b ? yes : no; }
     static double lowest(Vector v) { return v; }
+    static std::int32_t lowest(Whole v) { return std::min(std::min(v[0], v[1]), std::min(v[2], v[3])); }
     // 2^n, where v = 1.5 * 2^52 + n: the lowest bits of such a number are those of n.
     static Vector power_of_two(Vector v) {
         std::uint64_t bits;
@@ -44,6 +48,7 @@ struct Scalar {
 struct Avx2 {
     static constexpr std::size_t width = 4;
     using Vector = __m256d;
+    typedef std::int32_t Whole __attribute__((vector_size(32)));
     static Vector load(const double* p) { return _mm256_loadu_pd(p); }
     static void store(double* p, Vector v) { _mm256_storeu_pd(p, v); }
     static Vector fill(double v) { return _mm256_set1_pd(v); }
@@ -66,6 +71,12 @@ struct Avx2 {
         const __m128d half = _mm_min_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
         return _mm_cvtsd_f64(_mm_min_sd(half, _mm_unpackhi_pd(half, half)));
     }
+    static std::int32_t lowest(Whole v) {
+        const auto all = reinterpret_cast<__m256i>(v);
+        __m128i half = _mm_min_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+        half = _mm_min_epi32(half, _mm_shuffle_epi32(half, _MM_SHUFFLE(1, 0, 3, 2)));
+        return _mm_cvtsi128_si32(_mm_min_epi32(half, _mm_shuffle_epi32(half, _MM_SHUFFLE(2, 3, 0, 1))));
+    }
     static Vector power_of_two(Vector v) {
         const __m256i bits = _mm256_add_epi64(_mm256_castpd_si256(v), _mm256_set1_epi64x(1023));
         return _mm256_castsi256_pd(_mm256_slli_epi64(bits, 52));
@@ -77,6 +88,7 @@ struct Avx2 {
 struct Avx512 {
     static constexpr std::size_t width = 8;
     using Vector = __m512d;
+    typedef std::int32_t Whole __attribute__((vector_size(64)));
     static Vector load(const double* p) { return _mm512_loadu_pd(p); }
     static void store(double* p, Vector v) { _mm512_storeu_pd(p, v); }
     static Vector fill(double v) { return _mm512_set1_pd(v); }
@@ -96,6 +108,7 @@ struct Avx512 {
         return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_EQ_OQ), no, yes);
     }
     static double lowest(Vector v) { return _mm512_reduce_min_pd(v); }
+    static std::int32_t lowest(Whole v) { return _mm512_reduce_min_epi32(reinterpret_cast<__m512i>(v)); }
     static Vector power_of_two(Vector v) {
         const __m512i bits = _mm512_add_epi64(_mm512_castpd_si512(v), _mm512_set1_epi64(1023));
         return _mm512_castsi512_pd(_mm512_slli_epi64(bits, 52));

@@ -168,11 +168,10 @@ bool Solver::by_matchings(const double* cost, std::size_t n, const Units& units,
     if (units.each == 0 || request.along_path || request.ceiling < infinity) return false;
     const auto first = static_cast<std::size_t>(units.of_mass(request.masses[request.order.front()]) / units.each);
     const bool follow = (request.masses.size() > 1 || request.crowded) && n >= smallest_followed;
-    if (follow && whole_.start(cost, n)) try {
-            answer_by(whole_, cost, n, units, request, answers, watch);
-            return true;
-        } catch (const WholePath::TooDear&) {
-        }
+    if (follow && whole_.start(cost, n)) {
+        answer_by(whole_, cost, n, units, request, answers, watch);
+        return true;
+    }
     if (first == 0 || !assignment_.solve(cost, n, first, watch, guess)) return false;
     answer_by(assignment_, cost, n, units, request, answers, watch);
     return true;

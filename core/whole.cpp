@@ -7,8 +7,9 @@ namespace spadeful {
 
 namespace {
 constexpr std::int32_t scale = WholeSearch::columns;
-// Costs farther apart than this leave too little room for prices.
-constexpr std::int64_t widest = 1 << 20;
+// How far costs may be apart. An unmatched row has every free column for its cost, so that no distance is beyond the
+// largest cost, and no price: two of them and `beyond` can be added.
+constexpr std::int64_t widest = 1 << 21;
 // Rows whose least costs are kept, for few to be looked at when one of them is matched.
 constexpr std::size_t group_size = 8;
 }  // namespace
@@ -27,7 +28,7 @@ bool WholePath::start(const double* cost, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
         std::int32_t* c = &cost_[i * stride_];
         for (std::size_t j = 0; j < n; ++j) c[j] = (c[j] - least) * scale + static_cast<std::int32_t>(j);
-        std::fill(c + n, c + stride_, WholeSearch::far);
+        std::fill(c + n, c + stride_, WholeSearch::beyond);
     }
     least_ = least;
     size_ = found_ = 0;
@@ -59,7 +60,6 @@ void WholePath::resize(std::size_t size, Watch& watch) {
 void WholePath::augment() {
     kernels_->fold_whole(low_of_group_.data(), low_of_group_.size(), search_.low, search_.panels);
     const std::int32_t nearest = kernels_->search_whole(search_);
-    if (nearest >= WholeSearch::limit) throw TooDear{};
     price_ = nearest / scale * scale;
     kernels_->raise_whole(search_, price_);
     std::copy_n(&columns_[found_ * n_], n_, &columns_[(found_ + 1) * n_]);

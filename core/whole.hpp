@@ -16,11 +16,9 @@ namespace spadeful {
 
 class WholePath {
 public:
-    struct TooDear {};  // a pair costs more than fits
-
     // cost: n x n, row after row. False if there are too many, or if they are not whole or too far apart.
     bool start(const double* cost, std::size_t n);
-    // The optimal matching of a size, which is at most one below the largest so far. Throws TooDear.
+    // The optimal matching of a size, which is at most one below the largest so far.
     void resize(std::size_t size, Watch& watch);
     void grow(Watch& watch) { resize(size_ + 1, watch); }
 

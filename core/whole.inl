@@ -1,5 +1,4 @@
 // The kernels of whole numbers, over any register width; part of kernels.inl.
-#include <array>
 #include <cstring>
 #include <utility>
 
@@ -8,11 +7,10 @@
 namespace spadeful {
 namespace {
 
-// Registers are as wide as those of L, 16 bytes at least; compilers know what to do with them on every machine.
 template <class L>
 struct Wholes {
-    static constexpr std::size_t bytes = L::width == 1 ? 16 : 8 * L::width, width = bytes / sizeof(std::int32_t);
-    typedef std::int32_t Vector __attribute__((vector_size(bytes)));
+    using Vector = typename L::Whole;
+    static constexpr std::size_t bytes = sizeof(Vector), width = bytes / sizeof(std::int32_t);
 
     static Vector load(const std::int32_t* p) {
         Vector v;
@@ -24,23 +22,11 @@ struct Wholes {
     static Vector min(Vector a, Vector b) { return a < b ? a : b; }
     static Vector max(Vector a, Vector b) { return a > b ? a : b; }
 
+    using Lanes = std::make_index_sequence<width>;
     template <std::size_t... I>
     static Vector count(std::index_sequence<I...>) {
         return Vector{static_cast<std::int32_t>(I)...};
     }
-
-    // The least of the first `lanes` entries, halved again and again.
-    template <class V, std::size_t... I>
-    static std::int32_t least_of_halves(V v, std::index_sequence<I...>) {
-        constexpr std::size_t half = sizeof...(I);
-        const auto low = __builtin_shufflevector(v, v, I...), high = __builtin_shufflevector(v, v, (I + half)...);
-        const auto less = low < high ? low : high;
-        if constexpr (half == 2)
-            return std::min(less[0], less[1]);
-        else
-            return least_of_halves(less, std::make_index_sequence<half / 2>());
-    }
-    static std::int32_t least(Vector v) { return least_of_halves(v, std::make_index_sequence<width / 2>()); }
 
     // The lowest bits of 1.5 * 2^52 + x are those of x if it is whole and not too large; others are not what they came from.
     static bool read(const double* x, std::int32_t* out, std::int32_t& least, std::int32_t& most, std::size_t n) {
@@ -69,7 +55,7 @@ struct Wholes {
     static void fold_panels(const std::int32_t* const* rows, std::size_t count, std::int32_t* low) {
         constexpr std::size_t registers = panels * panel_width / width;
         Vector lows[registers];
-        for (std::size_t r = 0; r < registers; ++r) lows[r] = fill(WholeSearch::far);
+        for (std::size_t r = 0; r < registers; ++r) lows[r] = fill(WholeSearch::beyond);
         for (std::size_t i = 0; i < count; ++i)
             for (std::size_t r = 0; r < registers; ++r) lows[r] = min(lows[r], load(rows[i] + r * width));
         for (std::size_t r = 0; r < registers; ++r) store(low + r * width, lows[r]);
@@ -87,33 +73,33 @@ struct Wholes {
     template <std::size_t panels>
     static std::int32_t search_panels(WholeSearch& s) {
         constexpr std::size_t registers = panels * panel_width / width;
-        const Vector far = fill(s.far), lanes = count(std::make_index_sequence<width>());
+        const Vector beyond = fill(s.beyond), lanes = count(Lanes());
         Vector keys[registers];
         for (std::size_t r = 0; r < registers; ++r) {
             const Vector price = load(s.price + r * width);
             keys[r] = load(s.low + r * width) + price;
             store(s.open + r * width, price);
-            store(s.distance + r * width, far);
+            store(s.distance + r * width, beyond);
             store(s.before + r * width, fill(-1));
         }
         for (;;) {
-            Vector even = keys[0], odd = registers > 1 ? keys[1] : far;
+            Vector even = keys[0], odd = registers > 1 ? keys[1] : beyond;
             for (std::size_t r = 2; r < registers; ++r) (r % 2 ? odd : even) = min(r % 2 ? odd : even, keys[r]);
-            const std::int32_t nearest = least(min(even, odd));
+            const std::int32_t nearest = L::lowest(min(even, odd));
             const auto j = static_cast<std::size_t>(nearest) % s.columns;
             const std::int32_t* x = s.row[j];
-            if (!x || nearest >= s.limit) return nearest;
+            if (!x) return nearest;
             const std::int32_t distance = nearest - static_cast<std::int32_t>(j);
             s.distance[j] = distance;
             // A whole register: one number would be read back as part of it before it is there.
             std::int32_t* const open = s.open + j / width * width;
-            store(open, lanes == fill(static_cast<std::int32_t>(j % width)) ? far : load(open));
+            store(open, lanes == fill(static_cast<std::int32_t>(j % width)) ? beyond : load(open));
             const Vector shift = fill(distance - s.pays[j]), from = fill(static_cast<std::int32_t>(j)), reached = fill(nearest);
             for (std::size_t r = 0; r < registers; ++r) {
                 const std::size_t at = r * width;
                 const Vector key = load(x + at) + shift + load(s.open + at);
                 store(s.before + at, key < keys[r] ? from : load(s.before + at));
-                keys[r] = min(keys[r] == reached ? far : keys[r], key);
+                keys[r] = min(keys[r] == reached ? beyond : keys[r], key);
             }
         }
     }

@@ -124,10 +124,15 @@ def check(seed, number):
 def check_pairs(seed, number):
     """Many pairs of batches, which begin with what two of them tell: each as the mass path has it."""
     rng = np.random.default_rng([seed, number, 1])
-    m, size, d = int(rng.integers(1, 60)), int(rng.integers(60, 200)), int(rng.choice([1, 2, 3, 16]))
+    m, size, d = (
+        int(rng.integers(1, rng.choice([60, 140]))),
+        int(rng.integers(140, 250)),
+        int(rng.choice([1, 2, 3, 16])),
+    )
     clouds = [
         lambda: rng.normal(size=(size, d)),
         lambda: rng.integers(0, 5, (size, d)).astype(float),
+        lambda: rng.integers(0, 256, (size, d)).astype(float),
         lambda: rng.normal(size=(size, d)) * 10.0 ** rng.integers(-6, 6),
         lambda: np.repeat(rng.normal(size=(2, d)), size, axis=0)[:size] + 1e-3 * rng.normal(size=(size, d)),
         lambda: np.abs(rng.standard_cauchy((size, d))),

@@ -51,6 +51,9 @@ def bits(cost):
                 rows = _core.certify(cost, answer.prices, answer.column_prices)
                 parts += [*answer.triplets, *path.triplets(mass), answer.values, answer.prices]
                 parts += [answer.column_prices, rows]
+    if m == n:
+        several = _core.solve_masses(cost[None], [0.3, 0.41, 0.415, 1.0], 1) if np.isfinite(cost).all() else None
+        parts += [*several.triplets, several.values, several.prices, several.column_prices] if several else []
     (_, *entries), *potentials = _core.solve_unbalanced(cost, a / a.sum(), b / b.sum(), 0.5, 2.0, 1)
     parts += [*entries, *potentials]
     return b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
@@ -97,6 +100,42 @@ def test_the_two_algorithms_agree(n, mass, kind):
     assert quick.values[0] == pytest.approx(along.values[0], rel=1e-11)
     if abs(mass * n - round(mass * n)) > 1e-6:
         assert quick.prices[0] == pytest.approx(along.prices[0], rel=1e-9, abs=1e-12)
+
+
+def whole_cost(kind, n):
+    rng = np.random.default_rng(n)
+    x, y = rng.integers(0, 256, (n, 1, 3)), rng.integers(60, 200, (1, n, 3))
+    widest = 1 << 21  # as far as whole costs may be apart for 32 bits to hold their sums
+    return {
+        "colours": ((x - y) ** 2).sum(axis=2),
+        "few": rng.integers(0, 3, (n, n)),
+        "equal": np.full((n, n), 7),
+        "negative": -(x - y)[:, :, 0],
+        "wide": rng.integers(-5, widest - 5 + 1, (n, n)) * (rng.random((n, n)) < 0.9),
+        "too wide": np.where(np.eye(n), widest + 1, rng.integers(0, 50, (n, n))),
+        "not whole": ((x - y) ** 2).sum(axis=2) + 0.25 * np.eye(n),
+        "large": rng.integers(0, 1000, (n, n)) + 2.0**40,
+    }[kind].astype(float)
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 48, 63, 64, 65, 100, 112, 113, 127, 128, 129])
+@pytest.mark.parametrize("kind", ["colours", "few", "equal", "negative", "wide", "too wide", "not whole", "large"])
+def test_several_masses_of_whole_costs_are_those_of_the_mass_path(kind, n):
+    """Costs that are whole and not far apart have their own path in narrow registers; others beside them do not."""
+    cost = whole_cost(kind, n)
+    masses = np.unique([1 / n, 0.3, 0.5, 0.9, 0.951, 0.953, 1.0])
+    solved, path = _core.solve_masses(cost[None], masses, 1), _core.path(cost, None, None)
+    expected = np.interp(masses, path.masses, path.values)
+    scale = abs(cost).max()
+    np.testing.assert_allclose(solved.values, expected, rtol=1e-12, atol=1e-12 * scale)
+    rows = _core.certify(np.repeat(cost[None], len(masses), axis=0), solved.prices, solved.column_prices)
+    assert (solved.column_prices >= 0).all()
+    proved = solved.prices * masses - rows.mean(axis=1) - solved.column_prices.mean(axis=1)
+    np.testing.assert_allclose(proved, expected, rtol=1e-12, atol=1e-12 * scale)
+    for which, mass in enumerate(masses):
+        plan = solved.dense[which]
+        assert plan.sum() == pytest.approx(mass, rel=1e-12)
+        assert max(plan.sum(axis=0).max(), plan.sum(axis=1).max()) <= 1 / n * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("mass", [0.6, 1.0])

@@ -65,6 +65,20 @@ def test_several_masses_are_each_optimal(m, n, levels):
             assert (plans[at].sum(1) <= 1 / n + 1e-15).all()
 
 
+@pytest.mark.parametrize("dimension", [1, 3, 4])  # of few dimensions one mass takes the path of several
+@pytest.mark.parametrize("mass", [0.5, 0.905, 1.0])
+def test_one_mass_between_whole_points_is_that_of_several(mass, dimension):
+    x, y, rows, cols = pairs_of(40, 40, dimension=dimension)
+    x, y = np.round(255 * x), np.round(255 * y)
+    alone = solve_pairs(x, y, rows, cols, "sqeuclidean", (mass,), 1)
+    beside = solve_pairs(x, y, rows, cols, "sqeuclidean", (0.3, mass), 2)
+    costs = batch_costs(x, y, rows, cols, "sqeuclidean", 1)
+    np.testing.assert_allclose(alone.value, sp.solve(costs, sp.Partial(mass)).value, rtol=1e-12)
+    np.testing.assert_allclose(alone.value, beside.value[len(rows) :], rtol=1e-12)
+    if dimension <= 3:
+        assert np.array_equal(alone.cols, beside.cols[-len(alone.cols) :])
+
+
 @pytest.mark.parametrize("masses", [(0.951, 0.953), (0.503, 0.505, 0.951, 0.953), (0.953, 0.953)])
 def test_masses_within_one_point_where_many_points_want_the_same_few(masses):
     """A pair that was added for the share of a point is taken away again, also after prices from half the problem."""
