@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from spadeful.arrays import Floats
 from spadeful.batches import Indices
@@ -69,7 +69,7 @@ class PlanSum:
     def _add_up(self) -> None:
         rows, cols, masses = map(np.concatenate, zip(*self._waiting, strict=True))
         self._waiting.clear()
-        self._sums.append(sparse.coo_array((masses, (rows, cols)), shape=self.shape).tocsr())
+        self._sums.append(scipy.sparse.coo_array((masses, (rows, cols)), shape=self.shape).tocsr())
         # Like is added to like: an entry is copied as often as sums double, not with every fold.
         while len(self._sums) > 1 and self._sums[-2].nnz < 2 * self._sums[-1].nnz:
             self._join()
@@ -83,7 +83,7 @@ class PlanSum:
             self._add_up()
         while len(self._sums) > 1:
             self._join()
-        total = self._sums[0] if self._sums else sparse.csr_array(self.shape)
+        total = self._sums[0] if self._sums else scipy.sparse.csr_array(self.shape)
         total.sum_duplicates()
         return total
 
@@ -175,7 +175,7 @@ class MiniBatchPlan:
     def load(path: str | Path) -> MiniBatchPlan:
         """Read what `save` wrote. Nothing in the file can run code."""
         with reading(path, "a plan that spadeful saved"), opened_npz(path) as file:
-            plan = sparse.csr_array((file["data"], file["indices"], file["indptr"]), shape=tuple(file["shape"]))
+            plan = scipy.sparse.csr_array((file["data"], file["indices"], file["indptr"]), shape=tuple(file["shape"]))
             plan.check_format(full_check=True)  # indices beyond the shape would be read beyond the memory
             numbers = [file[name] for name in ("values", "objectives", "weights")]
             settings = dict(json.loads(str(file["settings"])))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from spadeful.arrays import Floats, is_torch, like_index, open_array, to_numpy
 from spadeful.batches import check_count
@@ -214,7 +214,7 @@ def pair_rates(
         # Of k pairs each has the chance n_pairs / k: a larger k is drawn the more often, for all to be as likely.
         k += rng.random() < (up if n_pairs is None else up * (k + 1) / total)
         rows, columns, _ = solve(costs, Partial(k / m)).triplets
-        rates = sparse.csr_array((np.ones(k), (rows, columns)), shape=(m, n))
+        rates = scipy.sparse.csr_array((np.ones(k), (rows, columns)), shape=(m, n))
     else:
         plan = solve(costs, problem)
         rates = as_sparse(plan) * (m / max(plan.mass, 1.0))

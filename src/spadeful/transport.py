@@ -6,8 +6,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from spadeful.arrays import Floats, open_array, to_floats, to_numpy
 from spadeful.batches import check_count
@@ -17,11 +17,11 @@ from spadeful.plan import Indices, Plan
 def as_sparse(plan: Any, name: str = "plan") -> Any:
     """A plan, dense or sparse, or what holds one, as CSR without explicit zeros."""
     plan = plan.matrix if isinstance(plan, Plan) else getattr(plan, "plan", plan)
-    if not sparse.issparse(plan):
+    if not scipy.sparse.issparse(plan):
         values = to_floats(open_array(plan, name), name)
         if values.ndim != 2:
             raise ValueError(f"{name} must be one plan (m, n). Got the shape {values.shape} instead.")
-        plan = sparse.csr_array(values)
+        plan = scipy.sparse.csr_array(values)
     matrix = plan.tocsr()
     if not matrix.has_canonical_format or not matrix.data.all():
         matrix = matrix.copy()

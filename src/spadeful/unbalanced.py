@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
 
 from spadeful import _core
 from spadeful.arrays import Floats, own_kind, read_cost, read_weights, refuse_bad_entries
@@ -144,7 +144,7 @@ def by_pools(cost: Floats, a: Floats, b: Floats, taus: Taus) -> Any:
     columns = np.where(overfull, cost.argmin(axis=1)[np.minimum(rows, m - 1)], columns)
     rows = np.where(overdrawn, cost.argmin(axis=0)[np.minimum(columns, n - 1)], rows)
     kept = (rows < m) & (columns < n)
-    plan = coo_array((masses[kept], (rows[kept], columns[kept])), shape=(m, n))
+    plan = scipy.sparse.coo_array((masses[kept], (rows[kept], columns[kept])), shape=(m, n))
     plan.sum_duplicates()
     rows, columns = (index.astype(np.int64) for index in plan.coords)
     extra = tau_a * abs(plan.sum(axis=1) - a).sum() + tau_b * abs(plan.sum(axis=0) - b).sum()
