@@ -199,16 +199,23 @@ def measure(photos: Path, sheets: Path | None, quick: bool) -> dict[str, Any]:
 
 
 def judge(results: dict[str, Any]) -> list[dict[str, Any]]:
-    speed = results["speed"]
+    speed, command = results["speed"], results["command"]
     wall = {name: case["wall"] for name, case in speed.items()}
     slowest = min(wall, key=lambda name: wall[name]["to loop"])
-    dearest = max(wall, key=lambda name: wall[name]["to one mass"])
+    dearest, longest = (max(each, key=lambda name: each[name]["to one mass"]) for each in (wall, command))
     steepest = max(speed, key=lambda name: speed[name]["exponent"])
     most = max(results["memory"].values()) / GIB
     return [
         goal("15 times faster than a loop over POT", 15, wall[slowest]["to loop"], slowest),
         goal("time grows at most as k^1.05", 1.05, speed[steepest]["exponent"], steepest, False),
         goal("five masses at most 1.5 times the time of one", 1.5, wall[dearest]["to one mass"], dearest, False),
+        goal(
+            "the command with five masses at most 1.5 times that with one",
+            1.5,
+            command[longest]["to one mass"],
+            longest,
+            False,
+        ),
         goal("12 megapixels in at most 2 GiB", 2.0, most, "GiB", False),
     ]
 
