@@ -32,6 +32,7 @@ from spadeful.shapes import disc, image_points, s_shape
 REGS, TAUS = (0.1, 1.0, 2.0, 5.0, 10.0), (0.001, 0.01, 0.1, 1.0, 2.0, 5.0, 10.0)
 N = 1000
 OT, POT_9, POT_8, FALLING = "m-OT", "m-POT 0.9", "m-POT 0.8", "m-POT, falling from 1 to 0.5"
+POT_8_ALL, AUTHORS = "m-POT 0.8, all pairs", "m-UOT as the authors' program names it, all pairs"
 
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     OT: (sp.Balanced(), {}),
@@ -43,18 +44,21 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "m-POT, falling from 1 to 0.7": (sp.Partial(0.7), {"mass_from": 1.0}),
     "m-OT, all pairs": (sp.Balanced(), {"pairing": "all"}),
     "m-POT 0.9, all pairs": (sp.Partial(0.9), {"pairing": "all"}),
-    "m-POT 0.8, all pairs": (sp.Partial(0.8), {"pairing": "all"}),
+    POT_8_ALL: (sp.Partial(0.8), {"pairing": "all"}),
+    AUTHORS: (sp.Unbalanced(0.01, 1.0), {"pairing": "all"}),
     "m-OT, debiased": (sp.Balanced(), {"debiased": True}),
     "m-POT 0.8, debiased": (sp.Partial(0.8), {"debiased": True}),
 }
 
 
-#: Which cells of the grid are shown: a name, the entropy, and the most mass that plans may move.
+#: Which cells of the grid are shown: a name, the pairing, the entropy, and the most mass that plans may move.
 UNBALANCED = (
-    ("m-UOT", "plain", np.inf),
-    ("m-UOT of about the mass 1", "plain", 1.1),
-    ("m-UOT, relative entropy", "kl", np.inf),
-    ("m-UOT without an entropy", "none", np.inf),
+    ("m-UOT", "paired", "plain", np.inf),
+    ("m-UOT of about the mass 1", "paired", "plain", 1.1),
+    ("m-UOT, relative entropy", "paired", "kl", np.inf),
+    ("m-UOT without an entropy", "paired", "none", np.inf),
+    ("m-UOT, all pairs", "all", "plain", np.inf),
+    ("m-UOT without an entropy, all pairs", "all", "none", np.inf),
 )
 
 
@@ -122,13 +126,13 @@ def final(problem: Any, seeds: int, steps: int, every: int, **options: Any) -> d
 
 
 def grid(seeds: int, steps: int, regs: tuple[float, ...], taus: tuple[float, ...]) -> list[dict[str, Any]]:
-    """m-UOT on the grid of the paper, with both entropies and without one."""
-    cells = [(entropy, reg, tau) for entropy in ("plain", "kl") for reg in regs for tau in taus]
-    cells += [("none", 0.0, tau) for tau in taus]
+    """m-UOT on the grid of the paper, of the kinds that are shown."""
+    kinds = dict.fromkeys((pairing, entropy) for _, pairing, entropy, _ in UNBALANCED)
+    cells = [(*kind, reg, tau) for kind in kinds for reg in ((0.0,) if "none" in kind else regs) for tau in taus]
     return [
         {"entropy": entropy, "reg": reg, "tau": tau, "mass": mass_moved(unbalanced(entropy, reg, tau))}
-        | final(unbalanced(entropy, reg, tau), seeds, steps, steps)
-        for entropy, reg, tau in run.progress(cells, "m-UOT")
+        | final(unbalanced(entropy, reg, tau), seeds, steps, steps, pairing=pairing)
+        for pairing, entropy, reg, tau in run.progress(cells, "m-UOT")
     ]
 
 
@@ -136,10 +140,10 @@ def unbalanced(entropy: str, reg: float, tau: float) -> sp.Unbalanced:
     return sp.Unbalanced(tau, reg, entropy="kl" if entropy == "kl" else "plain")
 
 
-def best(cells: list[dict[str, Any]], entropy: str, most: float = np.inf) -> dict[str, Any]:
+def best(cells: list[dict[str, Any]], pairing: str, entropy: str, most: float = np.inf) -> dict[str, Any]:
     """The cell that ends nearest, among those that move at most so much mass."""
-    fit = [c for c in cells if c["entropy"] == entropy and c["mean"] is not None and c["mass"] <= most]
-    return min(fit, key=lambda c: c["mean"])
+    same = [c for c in cells if (c["pairing"], c["entropy"]) == (pairing, entropy)]
+    return min((c for c in same if c["mean"] is not None and c["mass"] <= most), key=lambda c: c["mean"])
 
 
 def to_targets(seeds: int, steps: int, photos: Path | None) -> list[dict[str, Any]]:
@@ -224,12 +228,12 @@ def measure(quick: bool, photos: Path | None) -> dict[str, Any]:
         for name, (problem, options) in run.progress(METHODS.items(), "methods")
     }
     cells = grid(seeds, steps, regs, taus)
-    for name, entropy, most in UNBALANCED:
-        chosen = best(cells, entropy, most)
-        methods[name] = final(unbalanced(entropy, chosen["reg"], chosen["tau"]), seeds, steps, every)
-        methods[name]["mass"] = chosen["mass"]
+    for name, pairing, entropy, most in UNBALANCED:
+        chosen = best(cells, pairing, entropy, most)
+        problem = unbalanced(entropy, chosen["reg"], chosen["tau"])
+        methods[name] = final(problem, seeds, steps, every, pairing=pairing) | {"mass": chosen["mass"]}
     results = {"seeds": seeds, "steps": steps, "methods": methods, "grid": cells, "races": races}
-    results["settled"] = settled(best(cells, "plain"), seeds, steps)
+    results["settled"] = settled(best(cells, "paired", "plain"), seeds, steps)
     results["targets"] = to_targets(seeds, steps, photos)
     results["goals"] = judge(results)
     return results
@@ -245,8 +249,9 @@ def judge(results: dict[str, Any]) -> list[dict[str, Any]]:
     seeds, races = results["seeds"], results["races"]
     pairs = [(POT_9, OT), (POT_8, OT), (POT_8, POT_9), (FALLING, POT_8)]
     # Those of the paper have an entropy.
-    rivals = [name for name, entropy, _ in UNBALANCED if entropy != "none"]
-    pairs += [(m, u) for m in (POT_9, POT_8, FALLING) for u in rivals]
+    rivals = {name: pairing for name, pairing, entropy, _ in UNBALANCED if entropy != "none"} | {AUTHORS: "all"}
+    ours = {POT_9: "paired", POT_8: "paired", FALLING: "paired", POT_8_ALL: "all"}
+    pairs += [(m, u) for m in ours for u in rivals if ours[m] == rivals[u]]
 
     def nearer(a: str, b: str, methods: dict[str, Any], how: str = "") -> dict[str, Any]:
         return goal(f"{a} ends nearer than {b}{how}", seeds, wins(methods, a, b), f"of {seeds} seeds")

@@ -28,7 +28,8 @@ def settings(method: dict[str, Any]) -> str:
     if not method["problem"].startswith("Unbalanced"):
         return ""
     tau, reg = (method["problem"].split(f"{name}=")[1].split(",")[0] for name in ("tau", "reg"))
-    return f" (τ = {float(tau):g}, ε = {float(reg):g}; moves a mass of {method['mass']:.2g})"
+    moves = f"; moves a mass of {method['mass']:.2g}" if "mass" in method else ""
+    return f" (τ = {float(tau):g}, ε = {float(reg):g}{moves})"
 
 
 def settled(results: dict[str, Any]) -> list[str]:
@@ -48,8 +49,9 @@ def targets(results: dict[str, Any]) -> list[str]:
     return lines
 
 
-def grid(results: dict[str, Any], *entropies: str) -> list[str]:
-    cells = {(c["tau"], c["reg"]): c["mean"] for c in results["grid"] if c["entropy"] in entropies}
+def grid(results: dict[str, Any], pairing: str, *entropies: str) -> list[str]:
+    shown_cells = [c for c in results["grid"] if c["pairing"] == pairing and c["entropy"] in entropies]
+    cells = {(c["tau"], c["reg"]): c["mean"] for c in shown_cells}
     taus, regs = (sorted({key[at] for key in cells}) for at in (0, 1))
     lines = ["| ε \\ τ | " + " | ".join(f"{tau:g}" for tau in taus) + " |", "| --- |" + " ---: |" * len(taus)]
     for reg in regs:
@@ -75,8 +77,9 @@ def main() -> None:
         methods(results),
         settled(results),
         targets(results),
-        grid(results, "none", "plain"),
-        grid(results, "kl"),
+        grid(results, "paired", "none", "plain"),
+        grid(results, "paired", "kl"),
+        grid(results, "all", "none", "plain"),
         speed(results),
     ]
     pages.write(asked.docs / "flow.md", *sections)
