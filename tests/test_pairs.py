@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -150,6 +151,7 @@ def test_pairs_may_be_farther_apart_than_any_points_of_one():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the memory")
+@pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer reserves more than the limit")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_too_little_memory_is_an_error_and_not_the_end(threads):
     program = f"""
