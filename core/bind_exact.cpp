@@ -121,10 +121,12 @@ Answers solve(const Array& cost, double mass, const std::optional<Vector>& a, co
     return answers;
 }
 
-Answers solve_masses(const Array& cost, const std::vector<double>& masses, std::size_t threads) {
+Answers solve_masses(const Array& cost, const std::vector<double>& masses, std::size_t threads, bool crowded) {
     const Costs costs(cost);
     if (!costs.batch()) throw nb::value_error("costs must have three dimensions");
-    return solve_each(costs, Units(costs.m, costs.n, nullptr, nullptr), Request(masses), threads);
+    Request request(masses);
+    request.crowded = crowded;
+    return solve_each(costs, Units(costs.m, costs.n, nullptr, nullptr), request, threads);
 }
 
 // Triplets of the plans, and the potentials (k, m) and (k, n), of unbalanced transport.
@@ -354,8 +356,9 @@ void bind_exact(nb::module_& m) {
     m.def("certify", &certify, "cost"_a, "prices"_a, "column_prices"_a, "Row prices of a feasible dual solution.");
     m.def("solve_unbalanced", &solve_unbalanced, "cost"_a, "a"_a, "b"_a, "tau_a"_a, "tau_b"_a, "threads"_a,
           "Unbalanced transport with Kullback-Leibler penalties: triplets and potentials, for one cost or a batch.");
-    m.def("solve_masses", &solve_masses, "costs"_a, "masses"_a, "threads"_a,
-          "Solve each of a batch (k, m, n) for each of some masses: k answers for the first mass, then those for the next.");
+    m.def("solve_masses", &solve_masses, "costs"_a, "masses"_a, "threads"_a, "crowded"_a = false,
+          "Solve each of a batch (k, m, n) for each of some masses: k answers for the first mass, then those for the next. "
+          "Crowded: rows are likely to fight over few columns, as points in few dimensions do.");
     nb::exception<BadPair>(m, "BadPair");
     nb::class_<Pairs>(m, "Pairs", "Pairs of batches of points; the metric is 'sqeuclidean', 'euclidean' or 'cosine'.")
         .def(nb::init<const Array&, const Array&, const Which&, const Which&, const std::string&>(), "x"_a, "y"_a,

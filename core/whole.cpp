@@ -37,8 +37,7 @@ bool WholePath::start(const double* cost, std::size_t n) {
     std::fill_n(search_.pays, stride_, 0);
     std::fill_n(search_.row, stride_, nullptr);
     row_of_column_.assign(n, -1);
-    columns_.resize((n + 1) * n);
-    std::fill_n(columns_.begin(), n, std::int8_t{-1});
+    columns_.assign(n, -1);
     const std::size_t groups = (n + group_size - 1) / group_size;
     lows_.resize(groups * stride_);
     low_of_group_.resize(groups);
@@ -62,7 +61,7 @@ void WholePath::augment() {
     const std::int32_t nearest = kernels_->search_whole(search_);
     price_ = nearest / scale * scale;
     kernels_->raise_whole(search_, price_);
-    std::copy_n(&columns_[found_ * n_], n_, &columns_[(found_ + 1) * n_]);
+    columns_before_ = columns_;
     const std::size_t root = flip_path(static_cast<std::size_t>(nearest % scale));
     ++found_;
     fold_group(root / group_size);
@@ -71,7 +70,7 @@ void WholePath::augment() {
 void WholePath::fold_group(std::size_t group) {
     roots_.clear();
     for (std::size_t i = group * group_size; i < std::min(n_, (group + 1) * group_size); ++i)
-        if (columns_[found_ * n_ + i] < 0) roots_.push_back(row(i));
+        if (columns_[i] < 0) roots_.push_back(row(i));
     kernels_->fold_whole(roots_.data(), roots_.size(), &lows_[group * stride_], search_.panels);
 }
 
@@ -81,7 +80,7 @@ std::size_t WholePath::root_of(std::size_t column) const {
     std::size_t group = 0;
     while (low_of_group_[group][column] != low) ++group;
     std::size_t i = group * group_size;
-    while (columns_[found_ * n_ + i] >= 0 || row(i)[column] != low) ++i;
+    while (columns_[i] >= 0 || row(i)[column] != low) ++i;
     return i;
 }
 
@@ -91,7 +90,7 @@ std::size_t WholePath::flip_path(std::size_t column) {
         const std::int32_t before = search_.before[column];
         const std::size_t i = before < 0 ? root_of(column) : static_cast<std::size_t>(row_of_column_[before]);
         row_of_column_[column] = static_cast<std::int32_t>(i);
-        columns_[(found_ + 1) * n_ + i] = static_cast<std::int8_t>(column);
+        columns_[i] = static_cast<std::int32_t>(column);
         search_.row[column] = row(i);
         search_.pays[column] = row(i)[column] / scale * scale + search_.price[column];
         if (before < 0) return i;

@@ -23,8 +23,8 @@ public:
     void grow(Watch& watch) { resize(size_ + 1, watch); }
 
     // The column of a row, or -1 if it has none.
-    std::int32_t column_of(std::size_t row) const { return columns_[size_ * n_ + row]; }
-    // The price of one more pair, and what each column adds to it (>= 0, and 0 for an unmatched column).
+    std::int32_t column_of(std::size_t row) const { return (size_ == found_ ? columns_ : columns_before_)[row]; }
+    // What the last pair cost, and what each column adds to it (>= 0, and 0 for an unmatched column).
     double price(double* column_prices) const;
 
 private:
@@ -40,9 +40,9 @@ private:
     std::int32_t price_ = 0;
     const Kernels* kernels_ = nullptr;
     std::vector<std::int32_t> cost_, row_of_column_;
-    std::vector<std::int32_t> lows_;               // of the unmatched rows of each group
+    std::vector<std::int32_t> columns_, columns_before_;  // of the rows, in the largest matching and in the one before
+    std::vector<std::int32_t> lows_;                      // of the unmatched rows of each group
     std::vector<const std::int32_t*> low_of_group_, roots_;
-    std::vector<std::int8_t> columns_;  // of the rows, for every size so far
     WholeSearch search_;
 };
 

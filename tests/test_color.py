@@ -136,6 +136,18 @@ def test_a_palette_of_all_colours_changes_nothing_but_sharing():
     np.testing.assert_array_equal(one, whole(source, target, sp.Balanced(), palette=1000).image)
 
 
+def test_images_of_8_and_16_bits_go_together():
+    """Colours of 8 bits are compared as whole numbers if both images have them; of tied plans, another may win."""
+    source, target = noise(9, (20, 20)), noise(10, (15, 30)) // 2
+    options = {"problem": sp.Partial(0.9), "batch_size": 40, "n_batches": 100}
+    wide = [image.astype(np.uint16) * 257 for image in (source, target)]
+    expected = sp.transfer_colors(source, target, **options).image.astype(float)
+    for one, other in ((source, wide[1]), (wide[0], target), wide):
+        image = sp.transfer_colors(one, other, **options).image
+        assert image.dtype == one.dtype
+        assert abs(image / (257 if one.dtype == np.uint16 else 1) - expected).mean() < 1
+
+
 @pytest.mark.parametrize("step", [1, 50])  # of the levels: with few of them, many plans are optimal
 def test_several_masses_are_those_of_one_at_a_time(step):
     source, target = (image // step * step for image in (noise(9, (20, 20)), noise(10, (15, 30))))

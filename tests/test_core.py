@@ -52,7 +52,7 @@ def bits(cost):
                 parts += [*answer.triplets, *path.triplets(mass), answer.values, answer.prices]
                 parts += [answer.column_prices, rows]
     if m == n:
-        several = _core.solve_masses(cost[None], [0.3, 0.41, 0.415, 1.0], 1) if np.isfinite(cost).all() else None
+        several = _core.solve_masses(cost[None], [0.3, 0.41, 0.415, 1.0], 1, True) if np.isfinite(cost).all() else None
         parts += [*several.triplets, several.values, several.prices, several.column_prices] if several else []
     (_, *entries), *potentials = _core.solve_unbalanced(cost, a / a.sum(), b / b.sum(), 0.5, 2.0, 1)
     parts += [*entries, *potentials]
@@ -112,8 +112,8 @@ def whole_cost(kind, n):
         "equal": np.full((n, n), 7),
         "negative": -(x - y)[:, :, 0],
         "wide": rng.integers(-5, widest - 5 + 1, (n, n)) * (rng.random((n, n)) < 0.9),
-        "too wide": np.where(np.eye(n), widest + 1, rng.integers(0, 50, (n, n))),
-        "not whole": ((x - y) ** 2).sum(axis=2) + 0.25 * np.eye(n),
+        "too wide": 2 * widest * (rng.random((n, n)) > 1 / n),
+        "not whole": ((x - y) ** 2).sum(axis=2) + 0.25 * (np.arange(n) == n - 1),
         "large": rng.integers(0, 1000, (n, n)) + 2.0**40,
     }[kind].astype(float)
 
@@ -123,8 +123,8 @@ def whole_cost(kind, n):
 def test_several_masses_of_whole_costs_are_those_of_the_mass_path(kind, n):
     """Costs that are whole and not far apart have their own path in narrow registers; others beside them do not."""
     cost = whole_cost(kind, n)
-    masses = np.unique([1 / n, 0.3, 0.5, 0.9, 0.951, 0.953, 1.0])
-    solved, path = _core.solve_masses(cost[None], masses, 1), _core.path(cost, None, None)
+    masses = np.unique([0.4 / n, 1 / n, 0.3, 0.5, 0.9, 0.951, 0.953, 1.0])
+    solved, path = _core.solve_masses(cost[None], masses, 1, crowded=True), _core.path(cost, None, None)
     expected = np.interp(masses, path.masses, path.values)
     scale = abs(cost).max()
     np.testing.assert_allclose(solved.values, expected, rtol=1e-12, atol=1e-12 * scale)
@@ -136,6 +136,15 @@ def test_several_masses_of_whole_costs_are_those_of_the_mass_path(kind, n):
         plan = solved.dense[which]
         assert plan.sum() == pytest.approx(mass, rel=1e-12)
         assert max(plan.sum(axis=0).max(), plan.sum(axis=1).max()) <= 1 / n * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("n", [32, 60, 100])
+def test_the_plan_of_a_mass_of_whole_costs_is_the_same_beside_any_others(n):
+    """A path is followed from its beginning, and does not depend on where it is looked at; with ties other ways do."""
+    cost = whole_cost("few", n)[None]
+    lists = [0.75], [0.1, 0.75], [0.5, 0.7, 0.75]
+    plans = [_core.solve_masses(cost, masses, 1, crowded=True).dense[-1] for masses in lists]
+    assert all(np.array_equal(plan, plans[0]) for plan in plans)
 
 
 @pytest.mark.parametrize("mass", [0.6, 1.0])

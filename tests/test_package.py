@@ -25,7 +25,7 @@ def run(*command: str) -> str:
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
-        ("spadeful", {"torch", "sklearn", "matplotlib", "typer", "rich"}),
+        ("spadeful", {"torch", "sklearn", "matplotlib", "typer", "rich", "scipy.sparse"}),
         ("spadeful.cli", {"torch", "sklearn", "matplotlib"}),
     ],
 )

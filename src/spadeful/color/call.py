@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: Matched colours from which the move of another colour is averaged, unless said.
 NEIGHBORS = 16
 
+#: Up to so many pixels a batch, problems with whole distances are solved sooner.
+WHOLE = 128
+
 #: Pictures of several masses that are painted at once: each takes its own half GiB at 12 megapixels.
 AT_ONCE = 2
 
@@ -143,8 +146,8 @@ def transfer(
     cells = Cells.read(pictures[0].levels, space, size, seed)
     unit = 1
     if size is None and space == "rgb":
-        if exact_masses(problem) and all(picture.levels.dtype == np.uint8 for picture in pictures):
-            unit = 255  # distances between whole numbers are whole, and such problems are solved sooner
+        if exact_masses(problem) and m <= WHOLE and all(picture.levels.dtype == np.uint8 for picture in pictures):
+            unit = 255  # of whole numbers
             x, y = (picture.levels.astype(np.float32) for picture in pictures)
         else:
             x, y = (to_points(picture.levels, space) for picture in pictures)
