@@ -577,7 +577,7 @@ def test_colour_transfer_is_measured_and_documented(tmp_path):
 
     call("color.py", "--quick", "--output", tmp_path, "--sheets", tmp_path)
     results = json.loads((tmp_path / "color.json").read_text())
-    assert len(results["goals"]) == 4
+    assert len(results["goals"]) == 5
     distances = [case["distance"] for case in results["quality"][0]["masses"]]
     assert distances == sorted(distances, reverse=True), "more mass comes closer to the target"
     assert look(tmp_path / "color-1.png").size[0] > 1000
