@@ -173,11 +173,11 @@ void Solver::solve(const double* cost, std::size_t m, std::size_t n, const Units
 bool Solver::by_matchings(const double* cost, std::size_t n, const Units& units, const Request& request,
                           Answer* answers, Watch& watch, Guess* guess) {
     if (units.each == 0 || request.along_path || request.ceiling < infinity) return false;
-    const auto first = static_cast<std::size_t>(units.of_mass(request.masses[request.order.front()]) / units.each);
     if (is_followed(request, n) && whole_.start(cost, n)) {
         answer_by(whole_, cost, n, units, request, answers, watch);
         return true;
     }
+    const auto first = static_cast<std::size_t>(units.of_mass(request.masses[request.order.front()]) / units.each);
     if (first == 0 || !assignment_.solve(cost, n, first, watch, guess)) return false;
     answer_by(assignment_, cost, n, units, request, answers, watch);
     return true;
