@@ -189,7 +189,7 @@ def test_what_did_not_converge_is_said_in_a_line(folder):
     [
         (["--mass", "0.5"], "--mass is for --problem partial"),
         (["--problem", "partial"], "--problem partial needs --mass"),
-        (["--problem", "partial", "--mass", "1.5"], "must be in (0, 1]"),
+        (["--problem", "partial", "--mass", "1.5"], "--mass must be in (0, 1]"),
         (["--problem", "partial", "--mass", "0.5", "--tau", "1"], "--tau is for --problem unbalanced"),
         (["--problem", "unbalanced"], "needs --tau"),
         (["--problem", "unbalanced", "--tau", "-1"], "above 0"),

@@ -16,15 +16,15 @@ def is_number(x: object) -> bool:
     return isinstance(x, Real) and not isinstance(x, bool)
 
 
-def check_mass(mass: object, owner: str) -> float:
+def check_mass(mass: object, owner: str, name: str = "mass") -> float:
     """The mass as a float in (0, 1], with 1 where it misses 1 by rounding only."""
     if not is_number(mass):
-        raise TypeError(f"The 'mass' parameter of {owner} must be a number in (0, 1]. Got {mass!r} instead.")
+        raise TypeError(f"The {name!r} parameter of {owner} must be a number in (0, 1]. Got {mass!r} instead.")
     value = float(mass)  # type: ignore[arg-type]
     if math.isclose(value, 1.0, rel_tol=0.0, abs_tol=ROUNDING):
         return 1.0
     if not 0.0 < value <= 1.0:
-        raise ValueError(f"The 'mass' parameter of {owner} must be in (0, 1]. Got {mass!r} instead.")
+        raise ValueError(f"The {name!r} parameter of {owner} must be in (0, 1]. Got {mass!r} instead.")
     return value
 
 
@@ -32,7 +32,7 @@ def check_masses(masses: Any, owner: str) -> tuple[float, ...]:
     """Several masses, at least one."""
     if not isinstance(masses, Iterable) or isinstance(masses, str):
         raise TypeError(f"The 'masses' parameter of {owner} must list numbers in (0, 1]. Got {masses!r} instead.")
-    wanted = tuple(check_mass(mass, owner) for mass in masses)
+    wanted = tuple(check_mass(mass, owner, "masses") for mass in masses)
     if not wanted:
         raise ValueError("masses must hold at least one number in (0, 1]. Got none.")
     return wanted

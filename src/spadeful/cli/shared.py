@@ -40,6 +40,7 @@ def refusals(context: typer.Context | None = None) -> Iterator[None]:
 
 def in_options(words: str, context: typer.Context) -> str:
     """A refusal with what the user has typed: --batch-size for batch_size, --replace for replace=True, a file for x."""
+    words = re.sub(r"^The '(\w+)' parameter of \w+ must ", r"\1 must ", words)
     for each in context.command.params:
         name, said = f"{each.name}", option_of(each)
         if each.param_type_name == "argument":
