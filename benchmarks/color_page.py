@@ -29,19 +29,20 @@ def quality(results: dict[str, Any]) -> list[str]:
 
 
 def speed(results: dict[str, Any]) -> list[str]:
-    lines = ["| seconds | m-POT, s = 0.9 | smooth | five masses | one by one | a loop over POT | times faster |"]
-    lines += ["| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    heads = "s = 0.9", "smooth", "s = 1", "five masses", "one by one", "a loop over POT", "times faster"
+    lines = [f"| seconds of m-POT | {' | '.join(heads)} |", "| --- |" + len(heads) * " ---: |"]
     for name, case in results["speed"].items():
         sizes = " and ".join(f"{pixels / 1e6:.2f}" for pixels in case["pixels"])
         cores = case["wall"]["cores"]
         for clock, timed in ((f"on the wall, {cores} cores", case["wall"]), ("of the processor, one core", case)):
             loop = timed["POT a pair"] * case["by k"][-1]["k"]
-            times = [timed[key] for key in ("seconds", "smooth", "several masses", "one by one")]
+            times = [timed[key] for key in ("seconds", "smooth", "largest mass", "several masses", "one by one")]
             times += [loop, timed["to loop"]]
-            lines.append(f"| {name}, {sizes} megapixels, {clock} | {' | '.join(f'{t:.1f}' for t in times)} |")
+            lines.append(f"| {name}, {sizes} megapixels, {clock} | {' | '.join(f'{t:.2f}' for t in times)} |")
     case = results["speed"]["lake"]
     commands = "; ".join(
-        f"{name} {times['one mass']:.1f} s with one mass and {times['five masses']:.1f} s with five"
+        f"{name} {times['one mass']:.2f} s with s = 0.9, {times['largest mass']:.2f} s with s = 1, and "
+        f"{times['five masses']:.2f} s with five masses"
         for name, times in results["command"].items()
     )
     memory = " and ".join(f"{peak / 2**30:.1f} GiB ({name})" for name, peak in results["memory"].items())

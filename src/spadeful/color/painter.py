@@ -71,7 +71,7 @@ class Painter:
         masses = np.zeros(len(where))
         masses[received.pixels] = received.masses
         without = np.zeros(len(self.cells.levels), dtype=np.bool_)
-        without[where[masses == 0]] = True
+        without[where.take(np.flatnonzero(masses == 0))] = True  # quicker than by a mask
         levels = self._table(without, transfer).take(where, axis=0)
         levels[received.pixels] = to_levels(received.means, self.space, levels.dtype)
         return levels, masses
@@ -92,5 +92,6 @@ class Painter:
         """The distinct colours, those without a match in their new place."""
         table = self.cells.levels.copy()
         if self.unmatched == "nearest":
-            table[without] = transfer.move(table[without])
+            alone = np.flatnonzero(without)
+            table[alone] = transfer.move(table.take(alone, axis=0))
         return table

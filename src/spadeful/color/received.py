@@ -33,7 +33,7 @@ class Received(NamedTuple):
         """From the plans between some batches, all of one mass; y is in so many parts of the space's unit."""
         rows, cols, masses = (np.concatenate(each) for each in list(zip(*parts, strict=True))[4:])
         received, means = weighted_means(moved.places.take(rows), cols, masses, y, len(moved.pixels))
-        has = np.flatnonzero(received)
+        has = np.flatnonzero(received > 0)
         return Received(moved.pixels.take(has), received.take(has), means.take(has, axis=0) / np.float32(unit))
 
     def plus(self, other: Received, size: int) -> Received:

@@ -71,9 +71,10 @@ class ColorTransfer:
         # and nearer than that where it is far: a rare colour is not to move as the many of another hue do.
         reach = np.minimum(away[:, -1:], np.maximum(REACH, 2 * away[:, :1]))
         fall = np.maximum(1 - (away / np.where(reach > 0, reach, 1.0)) ** 2, 1e-6)
-        weights = self.masses[which] * fall**2
+        weights = self.masses.take(which) * fall**2
         weights /= weights.sum(axis=1, keepdims=True)
-        return np.asarray(np.einsum("nk,nkd->nd", weights, self.moves[which]))
+        means: Floats = np.matmul(weights[:, None], self.moves.take(which, axis=0))[:, 0]
+        return means
 
     @cached_property
     def _tree(self) -> Any:
