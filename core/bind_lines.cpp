@@ -30,7 +30,9 @@ LineAnswers lines(const Lines& x, const Lines& y, double mass, int p, std::size_
     const std::size_t count = x.shape(0), m = x.shape(1), n = y.shape(1);
     if (y.shape(0) != count || m == 0 || n == 0) throw nb::value_error("x and y must have the shapes (k, m) and (k, n)");
     const Power power = power_of(p);
-    const std::size_t all = std::lcm(m, n);  // points repeated so often that both sides hold as many, of one weight
+    const bool whole = mass == 1;
+    // To move a part, points are repeated so often that both sides hold as many, of one weight.
+    const std::size_t all = whole ? 1 : std::lcm(m, n), x_times = whole ? 1 : all / m, y_times = whole ? 1 : all / n;
     const Units units(all, all, nullptr, nullptr);
     const std::int64_t target = units.of_mass(mass);
     const auto pairs = static_cast<std::size_t>(target / units.each);
@@ -40,8 +42,8 @@ LineAnswers lines(const Lines& x, const Lines& y, double mass, int p, std::size_
     share_out_quietly(count, threads, [&] {
         return [&, line = Line(power)](std::size_t k, Watch& watch) mutable {
             const double *from = x.data() + k * m, *to = y.data() + k * n;
-            line.place(from, m, all / m, to, n, all / n);
-            answers.plans[k] = line.plan(pairs, rest, units.mass(units.each), watch);
+            line.place(from, m, x_times, to, n, y_times);
+            answers.plans[k] = whole ? line.whole() : line.plan(pairs, rest, units.mass(units.each), watch);
             double* from_gradient = answers.x_gradients.data() + k * m;
             double* to_gradient = answers.y_gradients.data() + k * n;
             for (const Entry& e : answers.plans[k]) {

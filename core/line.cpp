@@ -154,17 +154,27 @@ std::vector<Line::Pair> Line::pairs() const {
     return found;
 }
 
-std::vector<Entry> Line::plan(std::size_t count, double rest, double mass, Watch& watch) {
-    std::vector<Pair> whole, more;
-    if (count == x_.size() && count == y_.size()) {
-        for (std::size_t k = 0; k < count; ++k) whole.push_back({static_cast<std::int32_t>(k), static_cast<std::int32_t>(k)});
-    } else {
-        Candidate found;
-        start();
-        for (std::size_t k = 0; k < count && step(false, found); ++k) watch.tick();
-        whole = pairs();
-        if (rest > 0 && step(false, found)) more = pairs();
+std::vector<Entry> Line::whole() const {
+    const std::size_t m = x_.size(), n = y_.size();
+    std::vector<Entry> entries;
+    entries.reserve(m + n);
+    // Each x is n parts, and each y is m.
+    for (std::size_t i = 0, j = 0, of_x = n, of_y = m; i < m;) {
+        const std::size_t parts = std::min(of_x, of_y);
+        const double mass = static_cast<double>(parts) / (static_cast<double>(m) * static_cast<double>(n));
+        entries.push_back({row_[i], column_[j], mass});
+        if ((of_x -= parts) == 0) ++i, of_x = n;
+        if ((of_y -= parts) == 0) ++j, of_y = m;
     }
+    return entries;
+}
+
+std::vector<Entry> Line::plan(std::size_t count, double rest, double mass, Watch& watch) {
+    Candidate found;
+    start();
+    for (std::size_t k = 0; k < count && step(false, found); ++k) watch.tick();
+    const std::vector<Pair> whole = pairs();
+    const std::vector<Pair> more = rest > 0 && step(false, found) ? pairs() : std::vector<Pair>();
     std::vector<Entry> entries;
     entries.reserve(std::max(whole.size(), more.size()));
     const auto add = [&](const Pair& pair, double part) {

@@ -41,6 +41,9 @@ public:
     // Every number of pairs.
     std::vector<LineStep> path(Watch& watch);
 
+    // The optimal plan of all the mass, 1 on each side: the points of a side weigh the same, be they as many or not.
+    std::vector<Entry> whole() const;
+
     // The optimal plan of so many pairs, and of the rest, a part of one, each pair weighing `mass`. By place on the line.
     std::vector<Entry> plan(std::size_t pairs, double rest, double mass, Watch& watch);
 

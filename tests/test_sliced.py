@@ -99,6 +99,17 @@ def test_larger_lines_of_several_kinds_agree_with_the_exact_solver(p):
 
 
 @POWERS
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 7), (6, 4), (4001, 4003), (99_991, 100_003)])
+def test_all_the_mass_costs_the_integral_between_the_quantiles_whatever_the_sizes(p, m, n):
+    rng = np.random.default_rng(m)
+    x, y = rng.normal(size=m), 1 + rng.normal(size=n)
+    ends = np.union1d(np.arange(1, m + 1) * n, np.arange(1, n + 1) * m)  # in parts of 1 / (m n)
+    way = abs(np.sort(x)[(ends - 1) // n] - np.sort(y)[(ends - 1) // m])
+    expected = (np.diff(ends, prepend=0) / (m * n)) @ way**p
+    assert _core.lines(x[None], y[None], 1.0, p, 1).values[0] == pytest.approx(expected, rel=1e-12)
+
+
+@POWERS
 def test_values_on_lines_have_their_gradients_with_the_plan_fixed(p):
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=(3, 7)), rng.normal(size=(3, 5))
@@ -228,7 +239,7 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="at least one point"):
         sp.sliced(x[:0], x, sp.Balanced())
     with pytest.raises(ValueError, match="least common multiple"):
-        sp.sliced(np.zeros((4001, 1)), np.zeros((4003, 1)), sp.Balanced())
+        sp.sliced(np.zeros((4001, 1)), np.zeros((4003, 1)), sp.Partial(0.5))
     with pytest.raises(TypeError, match="takes points"):
         sp.solve(np.ones((2, 2)), sp.Sliced(sp.Balanced()))
 

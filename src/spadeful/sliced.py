@@ -17,7 +17,7 @@ from spadeful.threads import check_threads
 
 #: Projections of points that are held at a time.
 AT_A_TIME = 1 << 22
-#: Points of one weight that two clouds of different sizes may be split into.
+#: Points of one weight that two clouds of different sizes may be split into, to move a part of the mass.
 MOST_PARTS = 10_000_000
 
 
@@ -65,7 +65,8 @@ def sliced(
     Parameters
     ----------
     x, y : array (m, d), array (n, d)
-        The points, of equal weights 1/m and 1/n. Where m and n differ, time grows with their least common multiple.
+        The points, of equal weights 1/m and 1/n. Where m and n differ, and a part of the mass is moved, time grows with
+        their least common multiple.
     problem : Balanced or Partial
         What is solved on every line.
     n_projections : int
@@ -121,9 +122,9 @@ def slice_points(
     """The values along some directions, and the gradients of their mean in the points."""
     for points, name in zip((x, y), names, strict=True):
         refuse_points(points, np.arange(len(points)), name)
-    if math.lcm(len(x), len(y)) > MOST_PARTS:
+    if mass < 1 and math.lcm(len(x), len(y)) > MOST_PARTS:
         raise ValueError(
-            f"The numbers of points must have a least common multiple of at most {MOST_PARTS}. "
+            f"To move a part, the numbers of points must have a least common multiple of at most {MOST_PARTS}. "
             f"Got {len(x)} and {len(y)} instead; draw as many from each side."
         )
     centre = y.mean(axis=0, dtype=np.float64)  # points that are far out would lose digits in a projection
