@@ -35,4 +35,4 @@ def test_flows_are_measured_and_documented(tmp_path):
         again = (tmp_path / "flow.md").read_text(encoding="utf-8")
         assert again.splitlines()[:5] == page.splitlines()[:5]
         assert f"after {results['steps']:,} steps" in again
-        assert again.count("<!-- measured -->") == page.count("<!-- measured -->") == 7
+        assert again.count("<!-- measured -->") == page.count("<!-- measured -->") == 8
