@@ -23,6 +23,7 @@ from spadeful.adapt.methods import Transport, TwoStage
 from spadeful.adapt.networks import Network, network_for
 from spadeful.adapt.selection import RULES
 from spadeful.files import replacing
+from spadeful.progress import waiting
 from spadeful.training import runs, states
 from spadeful.training.record import Record
 
@@ -41,12 +42,13 @@ def domains_of(config: Config, data: str | Path | None, workers: int = 1, progre
     return source_and_target(config.source, config.target, data, config.target_classes, reading, progress, held_out)
 
 
-def build(config: Config, pair: Pair) -> Network:
+def build(config: Config, pair: Pair, progress: bool = False) -> Network:
     torch.manual_seed(config.seed)
     if isinstance(pair.source, ImageFiles):
         if not config.backbone:
             raise ValueError("Images need a backbone. Name one by --backbone, such as microsoft/resnet-50.")
-        return backbone_network(config.backbone, len(pair.source.classes), config.bottleneck, config.image_size)
+        with waiting(f"loading {config.backbone}", progress):
+            return backbone_network(config.backbone, len(pair.source.classes), config.bottleneck, config.image_size)
     if config.backbone:
         raise ValueError(f"A backbone is for folders of images. {config.source} is none; leave out --backbone.")
     return network_for(pair.source.shape, len(pair.source.classes), config.bottleneck, config.initial)
@@ -74,7 +76,7 @@ def run(
     test = {"source": pair.source_test, "target": pair.target_test}
     check_selectable(config.select, test)
     check_batch_size(config.batch_size, pair.source, pair.target)
-    network, method = build(config, pair), config.build_method()
+    network, method = build(config, pair, progress), config.build_method()
     network.statistics = config.statistics
     fabric = runs.start(folder, config, device, precision)
     with runs.kept_so_far(folder):
@@ -211,7 +213,7 @@ def evaluate(
             raise FileNotFoundError(f"{folder} has no checkpoint yet. Go on with its run by `spadeful adapt --resume`.")
         raise ValueError(f"{folder} has no best checkpoint by the rule {config.select}. Pass --last for the last one.")
     pair = domains_of(config, data, workers, progress)
-    network = build(config, pair)
+    network = build(config, pair, progress)
     tensors, _ = states.read(checkpoint)
     states.unpack(tensors, {"network": network})
     found = measure(network, {"source": pair.source_test, "target": pair.target_test})

@@ -15,7 +15,7 @@ from spadeful.adapt.domain import Domain
 from spadeful.adapt.images import Reading, read_folder
 from spadeful.adapt.streams import in_batches
 from spadeful.files import check_free, replacing
-from spadeful.progress import progress_bar
+from spadeful.progress import progress_bar, waiting
 
 
 def run(
@@ -41,7 +41,8 @@ def run(
             "Domains with class folders and without must go to files of their own. Got both: "
             + ", ".join(map(repr, domains))
         )
-    model = load_backbone(backbone)
+    with waiting(f"loading {backbone}", progress):
+        model = load_backbone(backbone)
     model.width(domains[0].shape[1])
     place = device_named(device)
     model.to(place)

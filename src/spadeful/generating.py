@@ -21,6 +21,7 @@ from spadeful.generate.networks import FeatureNetwork, Generator
 from spadeful.generate.samples import as_bytes, generated, noise, ways, write_sheet
 from spadeful.generate.score import Score, cache_folder, reference
 from spadeful.generate.train import Training, train
+from spadeful.progress import waiting
 from spadeful.training import runs, states
 from spadeful.training.record import Record
 
@@ -89,7 +90,8 @@ def scorer(config: Config, images: Images, device: str, progress: bool) -> Score
     """The score that a config asks for."""
     if not config.score:
         return None
-    features = Features.load(config.score, device_named(device))
+    with waiting(f"loading {config.score}", progress):
+        features = Features.load(config.score, device_named(device))
     return Score(features, reference(features, images, cache_folder(), progress))
 
 

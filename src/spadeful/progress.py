@@ -1,4 +1,4 @@
-"""A bar with an estimate on a terminal; nothing elsewhere."""
+"""A bar with an estimate on a terminal, or what is waited for; nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -27,3 +27,16 @@ def progress_bar(title: str, total: int, wanted: bool) -> Iterator[Callable[[int
     with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=total)
         yield lambda amount: bar.advance(task, amount)
+
+
+@contextmanager
+def waiting(title: str, wanted: bool) -> Iterator[None]:
+    """Says what is waited for, and how long already: weights may have to come over a slow network."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True, disable=not (wanted and console.is_terminal)) as shown:
+        shown.add_task(title, total=None)
+        yield

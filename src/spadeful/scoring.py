@@ -14,6 +14,7 @@ from spadeful.generate.features import Features, train_features
 from spadeful.generate.samples import as_bytes
 from spadeful.generate.score import Score, reference
 from spadeful.generating import drawn, read_generator
+from spadeful.progress import waiting
 
 
 class Scored(NamedTuple):
@@ -59,7 +60,8 @@ def score(
         images, features = images or config.data, features or config.score
     if not images or not features:
         raise ValueError("The real images and the features must be named by --data and --features. Got too little.")
-    looks = Features.load(features, device_named(device))
+    with waiting(f"loading {features}", progress):
+        looks = Features.load(features, device_named(device))
     reading: dict[str, Any] = {"workers": workers, "progress": progress}
     real = read_images(images, data, part=part, size=config.image_size if config else None, **reading)
     if config is not None:
