@@ -537,6 +537,53 @@ def test_nothing_is_warned_of_on_the_way():
             sp.solve(np.array([[0.0, np.inf, 1.0], [1e3, 0.0, 2.0]]), problem_of(kind, 1e-3), b=uniform(3))
 
 
+SEESAW = [[1.0, 0.0], [0.0, 2.0]], [0.5, 0.5], [0.75, 0.25]
+THREE = (
+    [[0.413, 0.919, 0.866, 0.346, 0.857], [0.861, 1.048, 0.597, 1.083, 0.073], [1.116, 0.438, 0.944, 0.824, 0.99]],
+    [0.1317, 0.4648, 0.4035],
+    [0.2489, 0.4845, 0.0569, 0.1357, 0.074],
+)
+
+
+@pytest.mark.parametrize(
+    ("problem", "cost", "a", "b"),
+    [
+        *((sp.Partial(0.99, reg), *SEESAW) for reg in (0.02, 0.01, 0.005)),
+        (
+            sp.Unbalanced((3.29, 1.89), 0.05, divergence="tv", entropy="kl"),
+            [[0.0, 1.0, 1.0, -1.0, 2.0], [2.0, 4.0, 3.0, -1.0, 2.0]],
+            [0.949, 0.051],
+            [0.25, 0.004, 0.165, 0.469, 0.112],
+        ),
+        *((sp.Balanced(reg), *THREE) for reg in (5.7e-4, 3e-4)),
+    ],
+)
+def test_newton_steps_that_lower_the_dual_or_overflow_are_not_taken(problem, cost, a, b):
+    """Potentials that had run away took tens of thousands of sweeps, and did not come back."""
+    plan = sp.solve(cost, problem, a, b)
+    check_entropic(plan, cost, problem, np.array(a), np.array(b))
+    assert plan.n_iter < 500
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_clusters_of_every_tightness_converge_soon(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(40):
+        m, n = rng.integers(2, 31, 2)
+        centres, (x_width, y_width) = rng.normal(size=(4, 2)) * 3, 10.0 ** rng.uniform(-2, 0, 2)
+        x = centres[rng.integers(0, 4, m)] + x_width * rng.normal(size=(m, 2))
+        y = centres[rng.integers(0, 4, n)] + y_width * rng.normal(size=(n, 2))
+        cost = ((x[:, None] - y) ** 2).sum(-1)
+        scale = float(np.ptp(cost))
+        reg, tau = (float(scale * 10.0 ** rng.uniform(low, high)) for low, high in ((-4, -1), (-3, 1)))
+        mass = float(rng.choice([0.1, 0.5, 0.8, 0.9, 0.95, 0.99, 0.999]))
+        kl, tv = (sp.Unbalanced(tau, reg, divergence=kind) for kind in ("kl", "tv"))
+        for problem in (sp.Balanced(reg), sp.Partial(mass, reg), kl, tv):
+            plan = sp.solve(cost, problem)
+            check_entropic(plan, cost, problem)
+            assert plan.n_iter < 2000, problem
+
+
 @pytest.mark.parametrize("n", [2, 3, 10])
 @pytest.mark.parametrize("reg", [1e-4, 1e-2, 1.0])
 @pytest.mark.parametrize("mass", [0.3, 0.8375, 0.99])

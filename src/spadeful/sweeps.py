@@ -41,6 +41,10 @@ FAR = 60.0
 LOOK = 20
 #: Newton steps in one go; a few are the rule.
 MOST_STEPS = 100
+#: Duals that differ by no more than this, for their size, are level.
+LEVEL = 1e-9
+#: Plans of this mass and more overflow.
+OVERFLOW = 1e300
 #: Sums below this are of rows or columns that carry nothing.
 TINY = 1e-280
 
@@ -178,7 +182,9 @@ class Kernel:
 
     @staticmethod
     def make(exponents: Exponents, at: Potentials) -> Kernel:
-        return Kernel(exponents, at * 1.0, exponents.plan(at))
+        matrix, mass = exponents.plan_and_mass(at)
+        matrix[~(mass < OVERFLOW)] = math.inf  # the core's exponentials end at the largest number, and are wrong there
+        return Kernel(exponents, at * 1.0, matrix)
 
     @property
     def xp(self) -> Any:
@@ -310,7 +316,10 @@ def polish(exponents: Exponents, now: Potentials, steps: Steps, error: float, to
                 continue
             there = now + step
             new, errors, dual = sweep(Kernel.make(exponents, there), there, steps)
-            gained = float(dual[0]) > float(reached[0]) or float(errors[0]) < error / 2
+            # Where the dual is level but for rounding, the error tells; elsewhere a small one may be that of a runaway.
+            gain = float(dual[0]) - float(reached[0])
+            level = gain > -LEVEL * (1 + abs(float(reached[0])))
+            gained = gain > 0 or (level and float(errors[0]) < error / 2)
             if gained and math.isfinite(float(errors[0])):
                 now, error = new, float(errors[0])
                 damping = max(damping / 10, 1e-12)
