@@ -162,6 +162,7 @@ def test_one_class_is_none():
         ({"batch_size": 2, "labels": np.zeros((6, 1))}, r"labels of x must hold one label a point.*\(6, 1\)"),
         ({"batch_size": 2, "labels": [0, 1, np.nan, 0, 1, 2]}, "labels of x must hold finite labels. Got nan"),
         ({"batch_size": 2, "labels": [0, 1, np.inf, 0, 1, 2]}, "labels of x must hold finite labels. Got inf"),
+        ({"batch_size": 2, "labels": np.array([0, 1, np.nan] * 2, dtype=object)}, "must hold finite labels. Got nan"),
     ],
 )
 def test_batches_that_cannot_be_drawn(arguments, message):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 import spadeful as sp
@@ -288,6 +289,12 @@ class TestPoints:
         x0, x1 = cloud(20, 0, 6), cloud(20, 1, 6)
         expected = sp.couple(x0[:, ::2].copy(), x1[:, ::2].copy())[1]
         assert np.array_equal(sp.couple(x0[:, ::2], np.asfortranarray(x1)[:, ::2])[1], expected)
+
+    def test_a_function_must_return_a_plain_matrix(self):
+        x = cloud(5, 0, 3)
+        for wrap in (np.ma.masked_array, csr_array):
+            with pytest.raises(TypeError, match="cost must"):
+                sp.couple(x, x, cost=lambda a, b, wrap=wrap: wrap(cdist(a, b)))
 
     def test_a_function_gets_flat_points_and_may_forbid_pairs(self):
         def cost(x, y):

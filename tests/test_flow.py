@@ -164,6 +164,13 @@ def test_inputs_stay_as_they_are():
     np.testing.assert_array_equal(y, Y)
 
 
+def test_what_is_done_to_a_frame_is_not_done_to_the_flow():
+    expected = sp.gradient_flow(X, Y, sp.Balanced(), steps=20, every=10).points
+    for number, frame in enumerate(flow_frames(X, Y, sp.Balanced(), steps=20, every=10)):
+        np.testing.assert_array_equal(frame.points, expected[number])
+        frame.points[:] = 0
+
+
 def test_interrupted_flows_go_on(tmp_path):
     whole = sp.gradient_flow(X, Y, sp.Partial(0.8), steps=300, every=50)
     frames = flow_frames(X, Y, sp.Partial(0.8), steps=300, every=50, checkpoint=tmp_path / "frames")

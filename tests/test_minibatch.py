@@ -318,12 +318,20 @@ def test_values_without_the_plan(pairing):
     assert bare.plan.nnz == 0
     assert bare.plan.shape == full.plan.shape
     assert "no plan" in repr(bare)
-    for ask in (lambda: bare.mass, lambda: bare.row_mass, lambda: bare.map(y), lambda: bare.sample(1)):
+    asked = (lambda: bare.mass, lambda: bare.row_mass, lambda: bare.map(y), lambda: bare.sample(1))
+    for ask in (*asked, lambda: sp.count_mappings(bare, full.plan)):
         with pytest.raises(ValueError, match="keep_plan"):
             ask()
     full = sp.full_minibatch(x, y, sp.Partial(0.6), 2, keep_plan=False)
     assert full.plan.nnz == 0
     assert full.value == sp.full_minibatch(x, y, sp.Partial(0.6), 2).value
+
+
+def test_limits_may_be_numbers_of_numpy(tmp_path):
+    x, y = points()
+    limits = {"tol": np.float32(1e-4), "max_iter": np.int64(1000)}
+    kept, plain = (sp.minibatch(x, y, sp.Partial(0.5, 0.1), 4, 3, checkpoint=at, **limits) for at in (tmp_path, None))
+    assert kept.value == plain.value
 
 
 @pytest.mark.parametrize("per_pair", [1, 3, 7, 100])

@@ -142,6 +142,22 @@ class TestTorch:
         dense = sp.solve(view.contiguous(), sp.Partial(0.6))
         assert torch.equal(sp.solve(view, sp.Partial(0.6)).matrix, dense.matrix)
 
+    def test_parts_of_complex_tensors(self, torch):
+        cost = torch.tensor(clouds(6, 8))
+        view = torch.complex(cost, -cost).conj().imag
+        assert view.is_neg()
+        assert torch.equal(sp.solve(view, sp.Partial(0.6)).matrix, sp.solve(cost, sp.Partial(0.6)).matrix)
+
+    @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+    def test_a_path_has_a_plan_for_each_of_its_own_masses(self, torch, dtype):
+        cost = torch.tensor(clouds(3, 3)).to(getattr(torch, dtype))
+        cost[0] = torch.inf
+        path = sp.mass_path(cost)
+        for mass in (path.masses[-1], float(path.masses[-1]), 2 / 3):
+            assert float(path.at(mass).mass) == pytest.approx(2 / 3, rel=1e-3 if dtype == "float16" else 1e-6)
+        with pytest.raises(ValueError, match="leave room for at most"):
+            path.at(0.7)
+
     def test_the_gradient_is_the_plan(self, torch):
         cost = torch.tensor(clouds(9, 7), requires_grad=True)
         plan = sp.solve(cost, sp.Partial(0.6))

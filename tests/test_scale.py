@@ -4,6 +4,7 @@ import logging
 import os
 import pickle
 import signal
+import tempfile
 from contextlib import contextmanager
 from functools import partial
 
@@ -231,7 +232,13 @@ def test_what_only_memory_holds_is_sent(clouds, tmp_path):
     assert (copy[0] == 7).all()
     gone = np.load(tmp_path / "points.npy", mmap_mode="r")
     (tmp_path / "points.npy").unlink()
-    assert engine.to_send(gone) is gone
+    with tempfile.TemporaryFile() as file:
+        nameless = np.memmap(file, gone.dtype, shape=gone.shape)
+    nameless[:] = gone
+    for points in (gone, nameless):  # which other processes could not open
+        sent = engine.to_send(points)
+        assert type(sent) is np.ndarray
+        np.testing.assert_array_equal(sent, clouds[0])
 
 
 def test_a_file_that_was_written_anew_is_mapped_anew(tmp_path):

@@ -109,7 +109,8 @@ class MiniBatchPlan:
         return f"MiniBatchPlan({shape}, value={self.value:.6g} ± {self.standard_error:.2g}, {mass})"
 
     @property
-    def _kept(self) -> Any:
+    def kept(self) -> Any:
+        """The plan, unless it was not kept."""
         if not self.settings.get("keep_plan", True):
             raise ValueError("The plan must have been kept for that. It was not: leave keep_plan=False out.")
         return self.plan
@@ -136,25 +137,25 @@ class MiniBatchPlan:
 
     @property
     def mass(self) -> float:
-        return float(self._kept.sum())
+        return float(self.kept.sum())
 
     @property
     def row_mass(self) -> Floats:
         """The mass that each x sends."""
-        return row_masses(self._kept)
+        return row_masses(self.kept)
 
     @property
     def col_mass(self) -> Floats:
         """The mass that each y receives."""
-        return column_masses(self._kept)
+        return column_masses(self.kept)
 
     def map(self, y: Any, missing: Any = None) -> Any:
         """The barycentric image of every x; those without mass are masked, or get `missing`. See `barycentric_map`."""
-        return barycentric_map(self._kept, y, missing)
+        return barycentric_map(self.kept, y, missing)
 
     def sample(self, size: int, seed: int | None = 0) -> tuple[Indices, Indices]:
         """Pairs of a row and a column, drawn with their mass as probability."""
-        return sample_pairs(self._kept, size, seed)
+        return sample_pairs(self.kept, size, seed)
 
     def save(self, path: str | Path, force: bool = False) -> None:
         """Write everything to a `.npz` file."""

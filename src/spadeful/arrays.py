@@ -29,7 +29,7 @@ def to_numpy(x: Any) -> NDArray[Any]:
     """The values of an array or tensor (on whatever device), shared where they can be."""
     if not is_torch(x):
         return np.asarray(x)
-    x = x.detach().cpu()
+    x = x.detach().cpu().resolve_conj().resolve_neg()  # parts of complex tensors may be views with a sign
     is_half = x.dtype.itemsize == 2 and x.dtype.is_floating_point  # NumPy knows no bfloat16
     values: NDArray[Any] = (x.float() if is_half else x).numpy()
     return values

@@ -124,8 +124,11 @@ def groups_of(labels: Any, size: int, name: str) -> tuple[Indices, ...]:
     values = np.asarray(labels)
     if values.shape != (size,):
         raise ValueError(f"{name} must hold one label a point, {size} of them. Got the shape {values.shape} instead.")
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise ValueError(f"{name} must hold finite labels. Got {values[~np.isfinite(values)][0]} instead.")
+    floats = values
+    if values.dtype.kind == "O":
+        floats = np.array([label for label in values if isinstance(label, float)], dtype=np.float64)
+    if floats.dtype.kind == "f" and not np.isfinite(floats).all():
+        raise ValueError(f"{name} must hold finite labels. Got {floats[~np.isfinite(floats)][0]} instead.")
     try:
         _, inverse = np.unique(values, return_inverse=True)
     except TypeError:

@@ -8,9 +8,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from spadeful.arrays import Floats, is_torch, like_index, open_array, to_numpy
+from spadeful.arrays import Floats, is_torch, like_index, open_array
 from spadeful.batches import check_count
-from spadeful.costs import Cost, batch_costs, check_cost, read_points, refuse_points
+from spadeful.costs import Cost, batch_costs, check_cost, function_cost, read_points, refuse_points
 from spadeful.plan import Indices
 from spadeful.problems import Balanced, Partial, Problem, Unbalanced
 from spadeful.solve import solve
@@ -164,7 +164,8 @@ class CouplingSampler:
         All m paths come back under `Balanced`; else those whose points were paired at every step. They never meet
         where plans are matchings; where they do otherwise, they go on independently.
         """
-        shape = np.shape(X)
+        X = X if is_torch(X) else np.asarray(X)  # noqa: N806
+        shape = X.shape
         if len(shape) < 2 or not shape[1]:
             raise ValueError(f"X must have the shape (points, times, ...). Got {shape} instead.")
         visited = [np.arange(shape[0])]
@@ -278,10 +279,7 @@ def cost_between(x0: Any, x1: Any, cost: Cost) -> Floats:
         rows, columns = np.arange(len(flat0))[None], np.arange(len(flat1))[None]
         return np.asarray(batch_costs(flat0, flat1, rows, columns, cost, threads=1)[0])
     passed = (x.detach().reshape(len(x), -1) if is_torch(x) else flat for x, flat in ((x0, flat0), (x1, flat1)))
-    values = to_numpy(cost(*passed)).astype(np.float64)
-    if values.shape != (len(flat0), len(flat1)):
-        raise ValueError(f"cost must return the shape {(len(flat0), len(flat1))}. Got {values.shape} instead.")
-    return values
+    return function_cost(cost, *passed)
 
 
 def flatten(x: Any, name: str) -> NDArray[Any]:
@@ -295,7 +293,8 @@ def flatten(x: Any, name: str) -> NDArray[Any]:
 
 
 def take(x: Any, indices: Indices) -> Any:
-    return x[like_index(indices, x)]
+    """Some points or labels by their places, which the index of a table of pandas does not tell."""
+    return x[like_index(indices, x)] if is_torch(x) else np.asarray(x)[indices]
 
 
 def check_settings(problem: object, cost: object, n_pairs: object) -> None:

@@ -129,9 +129,10 @@ def to_send(points: NDArray[Any]) -> NDArray[Any] | Mapped:
     whole: Any = points
     while isinstance(whole, np.ndarray) and not isinstance(whole.base, mmap.mmap):
         whole = whole.base
-    if not isinstance(whole, np.memmap) or whole.filename is None or not Path(whole.filename).exists():
+    if not isinstance(whole, np.memmap):
         return points
-    if whole.mode == "c":  # it may have been changed, and the file does not know
+    # One that was changed in memory, the file does not know; and a file may be gone, or never have had a name.
+    if whole.mode == "c" or whole.filename is None or not Path(whole.filename).exists():
         return np.array(points)
     whole.flush()
     offset = whole.offset + points.ctypes.data - whole.ctypes.data

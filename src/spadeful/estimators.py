@@ -234,6 +234,12 @@ class MiniBatchTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 stacklevel=3,
             )
             return source
+        names, theirs = getattr(self, "feature_names_in_", None), getattr(given, "columns", None)
+        if names is not None and theirs is not None and list(theirs) != list(names):
+            raise ValueError(
+                f"The target must have the columns of X, in their order: {', '.join(names)}. "
+                f"Got {', '.join(map(str, theirs))} instead."
+            )
         target: NDArray[Any] = check_array(given, dtype=[np.float64, np.float32], input_name="Xt")
         if target.shape[1] != source.shape[1]:
             raise ValueError(
@@ -357,7 +363,8 @@ def as_list(labels: Any, size: int, name: str) -> list[Any]:
 
 
 def is_unknown(label: Any) -> bool:
-    return label is None or label != label or label == -1
+    itself = label == label  # NaN is not, and NA of pandas does not say
+    return label is None or not isinstance(itself, (bool, np.bool_)) or not itself or bool(label == -1)
 
 
 def most_balanced(classes: Indices) -> int:

@@ -156,7 +156,7 @@ def flow_frames(
     m, _ = check_sizes((batch_size, batch_size))
     k, steps, every = check_count(n_batches, "n_batches"), check_count(steps, "steps"), check_count(every, "every")
     seed = check_count(seed, "seed", least=0)
-    check_limits(tol, max_iter)
+    tol, max_iter = check_limits(tol, max_iter)
     check_schedule(problem, schedule)
     masses = [Partial(schedule(step)).mass for step in range(steps)] if schedule else []
     if not is_number(lr) or not 0 < lr < np.inf:
@@ -215,7 +215,7 @@ def run(
                 distance = wasserstein(x, euler.y) if measure else np.nan
                 if store:
                     store.save(number, {"points": x, "distance": np.array(distance), "step": np.array(step)})
-            yield Frame(step, x, distance)
+            yield Frame(step, x.copy(), distance)  # what is done to it is not done to the flow
             advance(step - before)
             before = step
     if failed:

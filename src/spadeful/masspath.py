@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from spadeful import _core
-from spadeful.arrays import Floats, own_kind, precise, read_cost, read_weights
+from spadeful.arrays import Floats, is_torch, own_kind, precise, read_cost, read_weights
 from spadeful.exact import ExactAnswer
 from spadeful.plan import Plan, Triplets, matrices
 from spadeful.problems import check_mass
@@ -52,14 +52,15 @@ class MassPath:
 
     def at(self, mass: float) -> Plan:
         """The optimal plan of a mass, read off the path."""
-        mass = check_mass(mass, "at")
+        given: Any = mass  # one of `masses` may be a tensor
+        mass = check_mass(given.item() if is_torch(given) and given.ndim == 0 else given, "at")
         largest = float(self._path.masses[-1])
-        if mass > largest + 1e-12:
+        if mass > max(largest + 1e-12, float(self.masses[-1])):  # which may be in single precision
             raise ValueError(
                 f"The mass {mass} cannot be transported: the forbidden pairs (inf) leave room for at most "
                 f"{largest}. Ask for at most that mass, or allow more pairs."
             )
-        values = read_cost(self._cost, (2,))
+        mass, values = min(mass, largest), read_cost(self._cost, (2,))
         return Plan(self._cost, ExactAnswer(values, mass, self._weights, _Point(self, mass)))
 
 

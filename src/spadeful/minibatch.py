@@ -103,7 +103,7 @@ def minibatch(
     check_flag(replace, "replace")
     k, sizes = check_count(n_batches, "n_batches"), check_sizes(batch_size)
     seed = check_count(seed, "seed", least=0)
-    check_limits(tol, max_iter)
+    tol, max_iter = check_limits(tol, max_iter)
     pair = labels if is_pair(labels) else (labels, None)
     sides = [
         sampled(len(points), size, k, bool(replace), seed, side, its, name)
@@ -194,7 +194,7 @@ def full_minibatch(
     """
     x, y = read_both(x, y)
     check_cost(cost)
-    check_limits(tol, max_iter)
+    tol, max_iter = check_limits(tol, max_iter)
     sizes = check_sizes(batch_size)
     for points, size, name in zip((x, y), sizes, "xy", strict=True):
         if size > len(points):

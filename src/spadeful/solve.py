@@ -13,12 +13,13 @@ from spadeful.threads import check_threads
 from spadeful.unbalanced import solve_unbalanced
 
 
-def check_limits(tol: object, max_iter: object) -> None:
-    """Refuse limits that no iteration could keep."""
+def check_limits(tol: object, max_iter: object) -> tuple[float, int]:
+    """The limits of an iteration as numbers of Python, unless none could keep them."""
     if not is_number(tol) or not 0 < float(tol) < 1:  # type: ignore[arg-type]
         raise ValueError(f"tol must be a number between 0 and 1. Got {tol!r} instead.")
     if isinstance(max_iter, bool) or not isinstance(max_iter, Integral) or max_iter < 1:
         raise ValueError(f"max_iter must be a whole number of at least 1. Got {max_iter!r} instead.")
+    return float(tol), int(max_iter)  # type: ignore[arg-type]
 
 
 def solve(
@@ -44,7 +45,8 @@ def solve(
         Weights of the rows and columns, each summing to 1; uniform if absent.
     tol, max_iter : float, int
         A regularised problem is iterated until no more than this share of the mass is misplaced, or for so
-        many sweeps; a warning says if they were not enough. Exact problems need neither.
+        many sweeps (also at each of the larger regularisations by which a small one is approached); a warning says if
+        they were not enough. Exact problems need neither.
     threads : int, optional
         How many problems of a batch to solve at a time; all cores if absent. It does not change the answer.
 
@@ -67,7 +69,7 @@ def solve(
         raise TypeError(f"problem must be one that takes a cost. Got {problem!r}, which takes points: see sliced.")
     if threads is not None:
         threads = check_threads(threads)
-    check_limits(tol, max_iter)
+    tol, max_iter = check_limits(tol, max_iter)
     if isinstance(problem, (Balanced, Partial, Unbalanced)) and problem.reg > 0:
         return solve_entropic(cost, problem, a, b, tol, max_iter, threads)
     if isinstance(problem, (Balanced, Partial)):

@@ -16,7 +16,7 @@ from spadeful.plan import Indices, Plan
 
 def as_sparse(plan: Any, name: str = "plan") -> Any:
     """A plan, dense or sparse, or what holds one, as CSR without explicit zeros."""
-    plan = plan.matrix if isinstance(plan, Plan) else getattr(plan, "plan", plan)
+    plan = plan.matrix if isinstance(plan, Plan) else getattr(plan, "kept", getattr(plan, "plan", plan))
     if not scipy.sparse.issparse(plan):
         values = to_floats(open_array(plan, name), name)
         if values.ndim != 2:
