@@ -262,6 +262,8 @@ def test_nothing_is_replaced_unasked(folder):
         (("source.png", "target.png", "-o", "o.png", "--masses", "0.5,x"), "divided by commas"),
         (("source.png", "target.png", "-o", "o.png", "--masses", "0.5,0.5"), "must differ"),
         (("source.png", "target.png", "-o", "o.png", "--masses", "0.5,2"), "--masses must be in (0, 1]. Got 2"),
+        (("source.png", "target.png", "-o", "o.png", "--masses", "2,0.5"), "--masses must be in (0, 1]. Got 2"),
+        (("source.png", "target.png", "-o", "o.png", "--reg", "1e-300"), "pass --reg 0"),
         (("source.png", "target.png", "-o", "o.png", "--masses", "0.5", "--mass", "0.5"), "Pass one of them"),
         (("source.png", "target.png", "-o", "o.png", "--problem", "balanced", "--masses", "0.5"), "--problem partial"),
         (("source.png", "target.png", "-o", "o.png", "--problem", "unbalanced"), "needs --tau"),
@@ -274,7 +276,13 @@ def test_nothing_is_replaced_unasked(folder):
         (("source.png", "target.png", "--apply-to", "empty", "--into", "x"), "It holds none"),
         (("source.png", "target.png", "--apply-to", "broken.png", "--into", "x"), "must be an image"),
         (("source.png", "target.png", "--apply-to", "target.png", "--into", "."), "Got target.png twice"),
-        (("source.png", "target.png", "--apply-to", "broken.gif", "--into", "x"), "must end in .png"),
+        (("source.png", "target.png", "--apply-to", "frames/a.gif", "--into", "x"), "must end in .png"),
+        (
+            ("source.png", "target.png", "--apply-to", "frames", "--into", "x"),
+            "It holds none. 1 end in .gif. Save them",
+        ),
+        (("source.png", "target.png", "--apply-to", "nowhere", "--into", "x"), "There is no file or folder nowhere"),
+        (("source.png", "target.png", "--compare", "o.png", "--mass", "0.9000001"), "Got 0.9000001 and 0.9 instead"),
         (("--load", "broken.png", "--apply-to", "source.png", "--into", "x"), "must be a transfer"),
         (("--load", "broken.png", "source.png", "target.png"), "Pass either"),
         (("--load", "broken.png", "-o", "o.png"), "--apply-to with --into"),
@@ -287,6 +295,8 @@ def test_nothing_is_replaced_unasked(folder):
 def test_refusals(folder, arguments, words):
     Path("empty").mkdir()
     Path("broken.png").write_text("words")
+    Path("frames").mkdir()
+    Path("frames", "a.gif").write_text("words")
     assert words in refused(*arguments)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -360,6 +361,8 @@ def test_three_dimensions_and_one_are_drawn(tmp_path):
         (["--animate", "flow.avi"], "must end in .gif or .mp4"),
         (["nothing.png"], "nothing.png"),
         (["--points", 0], "at least 1 point"),
+        (["--mass-from", 2], "--mass-from must be in (0, 1]. Got 2"),
+        (["--max-pixels", 100], "Neither of the two is an image. Leave out --max-pixels."),
         (["--lr", 0], "lr must be"),
     ],
     ids=str,
@@ -457,6 +460,37 @@ def test_a_forced_run_that_fails_leaves_nothing_of_the_earlier_one(tmp_path):
     assert call("-o", tmp_path, "--points", 20, "--steps", 4, "--every", 2).exit_code == 0
     assert call("-o", tmp_path, "--points", 20, "--steps", 200, "--lr", 10, "--force").exit_code == 2
     assert not {path.name for path in tmp_path.iterdir()} & {"points.npy", "flow.png"}
+
+
+@drawing
+def test_what_is_read_and_what_is_of_others_is_not_written_over(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("points.npy", X)
+    before = Path("points.npy").read_bytes()
+    short = ("--steps", 4, "--every", 2)
+    assert "Got points.npy twice" in call("points.npy", "s", "-o", ".", "--force", *short).stderr
+    assert "there is no flow in it" in call("-o", ".", "--resume", *short).stderr
+    assert Path("points.npy").read_bytes() == before
+    assert [path.name for path in Path().iterdir()] == ["points.npy"]
+    assert "Leave out --points." in call("points.npy", "points.npy", "-o", "run", "--points", 5, *short).stderr
+
+
+@drawing
+def test_an_image_is_not_replaced_by_its_animation(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(spot()).save(tmp_path / "spot.gif")
+    before = (tmp_path / "spot.gif").read_bytes()
+    shown = call(tmp_path / "spot.gif", "s", "-o", tmp_path / "run", "--animate", tmp_path / "spot.gif", "--force")
+    assert "spot.gif twice" in "".join(shown.stderr.splitlines())
+    assert (tmp_path / "spot.gif").read_bytes() == before
+
+
+@drawing
+def test_folders_may_have_any_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = call("-o", "run[/b] [red]", "--points", 20, "--steps", 2)
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert "run[/b] [red]" in shown.stdout
 
 
 @drawing

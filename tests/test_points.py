@@ -96,8 +96,14 @@ def test_a_first_point_that_is_missing_is_no_header(tmp_path, line):
     with pytest.raises(ValueError, match="may be a point that is missing"):
         load_points(path)
     np.testing.assert_array_equal(load_points(path, Text(header=True)), [[1.0, 2.0], [3.0, 4.0]])
-    named = written(tmp_path, "y.csv", ",a\n1,2\n")
-    np.testing.assert_array_equal(load_points(named), [[1.0, 2.0]])
+
+
+def test_the_index_of_a_table_is_no_coordinate(tmp_path):
+    """As pandas writes it, unless told not to."""
+    path = written(tmp_path, "x.csv", ",a,b\n0,1.5,2.5\n1,3.5,4.5\n")
+    with pytest.raises(ValueError, match="without a name, may be the index of a table"):
+        load_points(path)
+    np.testing.assert_array_equal(load_points(path, Text(header=True)), [[0, 1.5, 2.5], [1, 3.5, 4.5]])
 
 
 def test_csv_must_be_text(tmp_path):

@@ -132,8 +132,10 @@ class MiniBatchPlan:
         """
         if min(self.values.shape) < 2 or self.settings["pairing"] not in ("paired", "all"):
             return 0.0 if self.settings["pairing"] == "full" else math.inf
-        means = [self.values] if self.values.ndim == 1 else [self.values.mean(axis=0), self.values.mean(axis=1)]
-        return float(math.sqrt(sum(m.var(ddof=1) / len(m) for m in means)))
+        unit = float(abs(self.values).max()) or 1.0  # squares of large values would overflow
+        values = self.values / unit
+        means = [values] if values.ndim == 1 else [values.mean(axis=0), values.mean(axis=1)]
+        return unit * float(math.sqrt(sum(m.var(ddof=1) / len(m) for m in means)))
 
     @property
     def mass(self) -> float:

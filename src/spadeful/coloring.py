@@ -18,7 +18,7 @@ from rich.text import Text as Cell
 from spadeful import figures
 from spadeful.color import ColorTransfer, Transferred, transfer_colors, transfer_masses
 from spadeful.color.call import AT_ONCE
-from spadeful.files import check_free
+from spadeful.files import check_apart, check_free
 from spadeful.images import MOST_PIXELS, OTHERS, SIDES, Photo, check_format, read_photo, write_photo
 from spadeful.planning import warnings_in_a_line
 from spadeful.problems import Partial, Problem, Unbalanced
@@ -56,14 +56,7 @@ class Outputs:
             check_format(self.image)
         places = [path for _, path in self.files(masses)]
         places += [self.folder / path.name for path in further] if self.folder else []
-        taken = {path.resolve() for path in (*inputs, *further)}
-        for path in places:
-            if path.resolve() in taken:
-                raise ValueError(
-                    "Every output must have a file of its own, none of them an input. "
-                    f"Got {path} twice; choose other names."
-                )
-            taken.add(path.resolve())
+        check_apart(places, [*inputs, *further])
         for path in further:
             check_format(path)  # its result is of the same format
         for path in places:
@@ -150,10 +143,9 @@ def check_masses(
         raise ValueError(
             "Several masses and --compare are for --problem partial without --reg: one path gives them all."
         )
-    if len({f"{mass:g}" for mass in wanted}) < len(wanted):
-        raise ValueError(
-            f"The masses must differ in their first six digits. Got {', '.join(map(str, wanted))} instead."
-        )
+    names = [f"{mass:g}" for mass in wanted]
+    if alike := [f"{mass}" for mass, name in zip(wanted, names, strict=True) if names.count(name) > 1]:
+        raise ValueError(f"The masses must differ in their first six digits. Got {' and '.join(alike)} instead.")
     if len(masses) > 1 and further:
         raise ValueError("--apply-to is for one mass. Pass --mass in the place of --masses.")
 
@@ -254,18 +246,23 @@ def images_of(paths: Sequence[Path]) -> list[Path]:
     """The files that some files and folders name; of a folder its images, in the order of their names."""
     files: list[Path] = []
     for path in paths:
-        seen = [each for each in path.iterdir() if each.name[0] != "."] if path.is_dir() else [path]
-        inside = sorted(each for each in seen if each.suffix.lower() in SIDES) if path.is_dir() else seen
+        if not path.exists():
+            raise FileNotFoundError(f"There is no file or folder {path}.")
+        if not path.is_dir():
+            files.append(path)
+            continue
+        seen = [each for each in path.iterdir() if each.name[0] != "."]
+        left = [each.suffix.lower() for each in seen if each.suffix.lower() in OTHERS]
+        save = f"end in {', '.join(sorted({*left}))}. Save them as one of {', '.join(SIDES)}"
+        inside = sorted(each for each in seen if each.suffix.lower() in SIDES)
         if not inside:
-            raise ValueError(f"{path} must hold images ({', '.join(SIDES)}). It holds none.")
-        files += inside
-        others = [each.suffix.lower() for each in seen] if path.is_dir() else []
-        if left := [ending for ending in others if ending in OTHERS]:
+            others = f" {len(left):,} {save}." if left else ""
+            raise ValueError(f"{path} must hold images ({', '.join(SIDES)}). It holds none.{others}")
+        if left:
             warnings.warn(
-                f"{len(left):,} images of {path} are left out, as they end in {', '.join(sorted({*left}))}. "
-                f"Save them as one of {', '.join(SIDES)} to have them too.",
-                stacklevel=3,
+                f"{len(left):,} images of {path} are left out, as they {save} to have them too.", stacklevel=3
             )
+        files += inside
     return files
 
 

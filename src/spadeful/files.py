@@ -10,7 +10,7 @@ import sys
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,18 @@ def check_free(path: str | Path, force: bool = False) -> Path:
     if path.exists() and not force:
         raise FileExistsError(f"{path} exists. Choose another name, or pass force=True (--force) to replace it.")
     return path
+
+
+def check_apart(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Refuse to write to one file twice, or over what is read."""
+    taken = {path.resolve() for path in inputs}
+    for path in outputs:
+        if path.resolve() in taken:
+            raise ValueError(
+                "Every output must have a file of its own, none of them an input. "
+                f"Got {path} twice; choose another name."
+            )
+        taken.add(path.resolve())
 
 
 @contextmanager

@@ -11,19 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text as Cell
 
 from spadeful import figures
 from spadeful.arrays import Floats
 from spadeful.batches import check_count
-from spadeful.files import check_free, replacing
+from spadeful.checkpoint import SETTINGS
+from spadeful.files import check_apart, check_free, replacing
 from spadeful.flow import Flow, Frame, flow_frames, gather
 from spadeful.images import ENDINGS, MOST_PIXELS, read_photo
-from spadeful.points import AS_FOUND, Text, load_points
+from spadeful.points import AS_FOUND, Text, load_points, locate
 from spadeful.problems import Problem, Schedule
 from spadeful.shapes import disc, image_points, s_shape
 from spadeful.simulations.flows import animate_flow, check_animation, draw_flows
 
 SHAPES: dict[str, Callable[[int, int], Floats]] = {"disc": disc, "s": s_shape}
+#: What the folder gets beside the frames.
+ENDS = ("flow.csv", "points.npy", "flow.png")
 #: Frames in the picture.
 SHOWN = 6
 
@@ -32,15 +36,25 @@ def read_points(source: str, n: int, seed: int, most: int, text: Text = AS_FOUND
     """The points of a file, or so many of a shape or an image, which may have at most so many pixels."""
     if source in SHAPES:
         return SHAPES[source](n, seed)
-    ending = Path(source).suffix.lower()
-    if ending in ENDINGS:
+    if is_image(source):
         return image_points(read_photo(source, most).pixels, n, seed, source)
-    if not ending:
+    if not Path(source).suffix:
         raise ValueError(
             f"{source} must be a file of points (.npy, .npz, .csv, .parquet), an image ({', '.join(ENDINGS)}) or one "
             f"of the shapes {' and '.join(SHAPES)}."
         )
     return load_points(source, text)
+
+
+def is_image(source: str) -> bool:
+    return source not in SHAPES and Path(source).suffix.lower() in ENDINGS
+
+
+def file_of(source: str) -> Path | None:
+    """The file that points are read from; of a shape there is none."""
+    if source in SHAPES:
+        return None
+    return Path(source) if is_image(source) else locate(source)[0]
 
 
 def run(
@@ -68,19 +82,21 @@ def run(
     check_count(seed, "seed", least=0)
     points = read_points(x, n, 2 * seed, most, text), read_points(y, n, 2 * seed + 1, most, text)
     parts = folder / "frames"
+    ends = [folder / name for name in ENDS]
+    kept = [parts / SETTINGS, *parts.glob("part-*.npz")]
+    check_apart([*ends, *kept, *([animation] if animation else [])], filter(None, map(file_of, (x, y))))
     coming = flow_frames(*points, problem, seed=seed, checkpoint=parts, progress=True, **options)
     if force and not resume:
-        ends = [folder / name for name in ("flow.csv", "points.npy", "flow.png")]
-        for part in [*parts.glob("part-*.npz"), parts / "settings.json", *ends]:  # and nothing else that may be there
-            part.unlink(missing_ok=True)
+        for path in (*kept, *ends):  # and nothing else that may be there
+            path.unlink(missing_ok=True)
     start, frames = perf_counter(), []
     try:
         for frame in coming:
             frames.append(frame)
             write_distances(frames, folder / "flow.csv")
     except KeyboardInterrupt:
-        kept = f"{len(frames)} frames are kept in {folder}. Run the same command with --resume to go on from there."
-        raise KeyboardInterrupt(kept) from None
+        hint = f"{len(frames)} frames are kept in {folder}. Run the same command with --resume to go on from there."
+        raise KeyboardInterrupt(hint) from None
     seconds = perf_counter() - start
     flow, target = gather(frames), np.asarray(points[1], dtype=np.float64)
     with replacing(folder / "points.npy", force=True) as temporary, temporary.open("wb") as file:
@@ -96,11 +112,14 @@ def check_folder(folder: Path, resume: bool, force: bool) -> None:
     """Refuse a folder with something in it, unless it is to be gone on with or replaced."""
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"The output must be a folder. Got the file {folder} instead.")
-    if folder.is_dir() and any(folder.iterdir()) and not (resume or force):
-        raise FileExistsError(
-            f"{folder} is not empty. Pass --resume to go on with the flow in it, --force to start afresh, "
-            "or choose another folder."
-        )
+    if folder.is_dir() and any(folder.iterdir()) and not force:
+        if not resume:
+            raise FileExistsError(
+                f"{folder} is not empty. Pass --resume to go on with the flow in it, --force to start afresh, "
+                "or choose another folder."
+            )
+        if not (folder / "frames" / SETTINGS).exists():
+            raise FileExistsError(f"{folder} is not empty, and there is no flow in it to go on with. Choose another.")
     check_free(folder / "flow.csv", force=True)
 
 
@@ -128,15 +147,15 @@ def summary(
     table = Table(show_header=False, title="Gradient flow", title_justify="left")
     table.add_column()
     table.add_column(overflow="fold")
-    table.add_row("points", f"{len(points[0]):,} to {len(points[1]):,}")
-    table.add_row("problem", f"{problem}")
+    rows = {"points": f"{len(points[0]):,} to {len(points[1]):,}", "problem": f"{problem}"}
     if schedule is not None:
-        table.add_row("its mass", f"{schedule}")
-    table.add_row("steps", f"{flow.steps[-1]:,}")
+        rows["its mass"] = f"{schedule}"
+    rows["steps"] = f"{flow.steps[-1]:,}"
     if np.isfinite(flow.distances).all():
-        table.add_row("W2", f"{flow.distances[0]:.4g} at the start, {flow.distances[-1]:.4g} at the end")
-    table.add_row("time", f"{seconds:.1f} s")
-    table.add_row("folder", str(folder))
+        rows["W2"] = f"{flow.distances[0]:.4g} at the start, {flow.distances[-1]:.4g} at the end"
+    rows |= {"time": f"{seconds:.1f} s", "folder": str(folder)}
     if animation is not None:
-        table.add_row("animation", str(animation))
+        rows["animation"] = str(animation)
+    for name, text in rows.items():
+        table.add_row(name, Cell(text))
     return table

@@ -29,7 +29,22 @@ OPAQUE = (".jpg", ".jpeg")
 PNG_EFFORT = 4
 GREY = ("1", "L", "LA", "I;16", "I;16B", "I;16L")
 #: Endings of images that are not written.
-OTHERS = (".avif", ".bmp", ".gif", ".heic", ".heif", ".jfif", ".jp2", ".ppm", ".tga")
+OTHERS = (
+    ".avif",
+    ".bmp",
+    ".gif",
+    ".heic",
+    ".heif",
+    ".ico",
+    ".jfif",
+    ".jp2",
+    ".jpe",
+    ".pbm",
+    ".pgm",
+    ".pnm",
+    ".ppm",
+    ".tga",
+)
 #: Modes that become RGB or RGBA without loss.
 MODES = (*GREY, "P", "PA", "RGB", "RGBA")
 #: Pixels of an image, unless more are allowed: a small file may claim to hold more than fits the memory.

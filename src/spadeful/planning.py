@@ -20,7 +20,7 @@ from rich.text import Text as Cell
 
 from spadeful import figures
 from spadeful.aggregate import MiniBatchPlan
-from spadeful.files import check_free, replacing
+from spadeful.files import check_apart, check_free, replacing
 from spadeful.minibatch import minibatch
 from spadeful.points import Text, load_labels, load_points, locate
 from spadeful.problems import Problem
@@ -46,9 +46,7 @@ class Outputs:
     def check(self, inputs: Sequence[Path], resume: bool) -> None:
         """Refuse what cannot be written, or would be written over something, before the work is done."""
         given = [path for path in (self.plan, self.images, self.picture) if path is not None]
-        places = [path.resolve() for path in given]
-        if len({*places}) < len(places) or {*places} & {path.resolve() for path in inputs}:
-            raise ValueError("Every output must have a file of its own, none of them an input. Choose other names.")
+        check_apart(given, inputs)
         endings = {self.plan: (".npz",), self.images: (".npy",), self.picture: figures.ENDINGS}
         for path in given:
             if path.suffix.lower() not in endings[path]:
@@ -133,7 +131,7 @@ def forget(folder: Path) -> None:
 
 @contextmanager
 def warnings_in_a_line() -> Iterator[None]:
-    """Warnings as lines for the user of a command, each once."""
+    """Warnings of many parts, each once and at the end."""
     with warnings.catch_warnings(record=True) as caught:
         try:
             yield
@@ -141,7 +139,7 @@ def warnings_in_a_line() -> Iterator[None]:
             clear_frames(stop.__traceback__)  # ends the workers here, where what joblib says of that is caught
             raise
     for message in dict.fromkeys(str(warning.message) for warning in caught):
-        Console(stderr=True, soft_wrap=True).print(Cell(f"spadeful: {message}"))
+        warnings.warn(message, stacklevel=3)
 
 
 def summary(

@@ -222,6 +222,16 @@ def is_header(path: Path, cells: list[str]) -> bool:
             f"{path} begins with the line {','.join(cells)}, which may be a point or the columns' names. "
             "Pass --header or --no-header to say which."
         )
+    if (
+        len(cells) > 1
+        and not cells[0].strip()
+        and not any(map(is_missing, cells[1:]))
+        and not any(map(is_finite, cells))
+    ):
+        raise ValueError(
+            f"{path} begins with the line {','.join(cells)}: its first column, without a name, may be the index of a "
+            "table. Leave it out (index=False in pandas), or pass --header if it is a coordinate."
+        )
     if all(map(is_missing, cells)):
         raise ValueError(
             f"{path} begins with the line {','.join(cells)}, which may be a point that is missing or the columns' "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -32,6 +34,9 @@ def main(
     ] = False,
 ) -> None:
     """Optimal transport, one spadeful at a time."""
+    for stream in (sys.stdout, sys.stderr):  # a character that a terminal lacks is no reason to fail
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 app.command()(demo.demo)

@@ -152,8 +152,9 @@ def color(
         bool, typer.Option("--force", help="Replace results that exist.", rich_help_panel=THE_FILES)
     ] = False,
 ) -> None:
-    with refusals(context), plain_warnings():
+    with refusals(context), plain_warnings(context):
         from spadeful import coloring
+        from spadeful.problems import check_masses
 
         outputs, further = coloring.Outputs(output, compare, save, into, force), apply_to or []
         if load is not None:
@@ -164,7 +165,7 @@ def color(
             return
         if source is None or target is None:
             raise ValueError("Two images must be named, SOURCE and TARGET, or a saved transfer by --load.")
-        several = [] if masses is None else many(masses, "--masses")
+        several = [] if masses is None else [*check_masses(many(masses, "--masses"), "color")]
         if several and (problem, mass) != ("partial", None):
             raise ValueError("--masses is for --problem partial, and takes the place of --mass. Pass one of them.")
         if problem == "partial" and mass is None:

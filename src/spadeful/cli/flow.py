@@ -14,6 +14,7 @@ from spadeful.cli.shared import (
     THE_PROBLEM,
     THE_STEPS,
     chosen_problem,
+    leave_out,
     limits_of,
     plain_warnings,
     refusals,
@@ -98,8 +99,9 @@ def flow(
         ),
     ] = False,
 ) -> None:
-    with refusals(context), plain_warnings():
+    with refusals(context), plain_warnings(context):
         from spadeful import Partial, Ramp, flowing
+        from spadeful.problems import check_mass
 
         if folder is None:
             raise ValueError("The folder of the flow must be named by --output.")
@@ -109,7 +111,11 @@ def flow(
         if mass_from is not None:
             if not isinstance(chosen, Partial):
                 raise ValueError(f"--mass-from is for --problem partial. Got it with --problem {problem}.")
-            schedule = Ramp(Partial(mass_from).mass, chosen.mass, steps)
+            schedule = Ramp(check_mass(mass_from, "Ramp", "mass_from"), chosen.mass, steps)
+        if not any(map(flowing.is_image, (x, y))):
+            leave_out(context, {"max_pixels"}, "Neither of the two is an image.")
+            if not {x, y} & {*flowing.SHAPES}:
+                leave_out(context, {"n"}, "The points of files are taken as they are.")
         flowing.run(
             x,
             y,

@@ -16,6 +16,7 @@ from spadeful.cli.shared import (
     chosen_problem,
     limits_of,
     numbers,
+    plain_warnings,
     refusals,
     text_of,
 )
@@ -113,7 +114,7 @@ def plan(
         typer.Option("--force", help="Replace results that exist; start afresh.", rich_help_panel=THE_FILES),
     ] = False,
 ) -> None:
-    with refusals(context):
+    with refusals(context), plain_warnings(context):
         from spadeful import planning
         from spadeful.costs import NAMES
 

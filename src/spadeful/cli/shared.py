@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 THE_PROBLEM, THE_BATCHES, THE_FILES, THE_SOLVER = "The problem", "The batches", "Reading and writing", "The solver"
 THE_STEPS = "The steps"
+#: Parameters that can be nothing else, wherever they are named.
+NO_WORDS = ("lr", "reg", "tau", "tol")
 
 
 @contextmanager
@@ -40,13 +42,17 @@ def refusals(context: typer.Context | None = None) -> Iterator[None]:
 
 def in_options(words: str, context: typer.Context) -> str:
     """A refusal with what the user has typed: --batch-size for batch_size, --replace for replace=True, a file for x."""
-    words = re.sub(r"^The '(\w+)' parameter of \w+ must ", r"\1 must ", words)
+    words = re.sub(r"^The '(\w+)' parameter of \w+ must ", r"\1 must ", re.sub(r" \(of \w+: \w+\)", "", words))
     for each in context.command.params:
         name, said = f"{each.name}", option_of(each)
         if each.param_type_name == "argument":
             said = str(context.params[name])
         else:
             words = re.sub(rf"\b{name}='(\w+)'", rf"{said} \1", words.replace(f"{name}=True", said))
+            if "_" in name or name in NO_WORDS:
+                words = re.sub(
+                    rf"(?<= ){name}(?=[ ,;:.]( |$)|[ )]|$)", said, words.replace(f"pass {name}=", f"pass {name} ")
+                )
         if words.startswith(f"{name} must "):
             words = said + words.removeprefix(name)
     return words
@@ -76,12 +82,15 @@ def check_name(name: str, option: str, known: Sequence[str]) -> None:
 
 
 @contextmanager
-def plain_warnings() -> Iterator[None]:
-    """A warning is a line for the user, at once."""
+def plain_warnings(context: typer.Context | None = None) -> Iterator[None]:
+    """A warning is a line for the user, at once, with the names of a command's options if it is given."""
     import warnings
 
+    def say(message: object, *_: object, **__: object) -> None:
+        typer.echo(f"spadeful: {in_options(str(message), context) if context else message}", err=True)
+
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: typer.echo(f"spadeful: {message}", err=True)
+        warnings.showwarning = say
         yield
 
 
