@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax, softmax
 
+from spadeful.adapt.classes import numbered_alike
 from spadeful.adapt.domain import Domain
-from spadeful.adapt.methods.base import Method
+from spadeful.adapt.methods.base import Method, like_weights
 from spadeful.adapt.methods.source_only import SourceOnly
 from spadeful.adapt.networks import network_for
 from spadeful.adapt.selection import RULES, soft_neighbourhood_density
 from spadeful.adapt.streams import DomainStream, LoaderStream, in_batches
 from spadeful.adapt.train import Phase, Training, train
 from spadeful.arrays import to_numpy
+from spadeful.batches import check_count
 from spadeful.engine import fingerprint
 from spadeful.training.record import Record
 from spadeful.training.streams import Stream
@@ -64,7 +66,8 @@ def predict(network: nn.Module, data: Domain | Iterable[Any], device: Any = "cpu
     network.eval()
     try:
         inputs: Iterable[Any] = data if domain is None else in_batches(domain)  # type: ignore[assignment]
-        found = [over_crops(network, (x[0] if isinstance(x, (tuple, list)) else x).to(device)) for x in inputs]
+        points = ((x[0] if isinstance(x, (tuple, list)) else x).to(device) for x in inputs)
+        found = [over_crops(network, like_weights(network, x)) for x in points]
     finally:
         network.train(training)
     features, logits = (torch.cat([part[i].float().cpu() for part in found]) for i in (0, 1))
@@ -153,9 +156,9 @@ def adapt(
     from_source = as_domain(source, "source")
     to_target = as_domain(target, "target", from_source.classes if from_source else ())
     stream: Stream
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 2:
-        raise ValueError(f"batch_size must be a whole number of at least 2. Got {batch_size!r} instead.")
+    batch_size = check_count(batch_size, "batch_size", 2)
     if from_source is not None and to_target is not None:
+        to_target = numbered_alike(to_target, from_source)
         if from_source.shape != to_target.shape:
             raise ValueError(
                 f"Source and target must be points of one shape. Got {from_source.shape} and {to_target.shape} instead."
@@ -181,13 +184,18 @@ def adapt(
     phases: Sequence[Phase] = [Phase(method, training)]
     if warmup is not None:
         phases = [Phase(SourceOnly(), warmup), *phases]
-    place = fabric.device
+    place, sizes = fabric.device, sizes_of(network, first.source[:2])
+    largest = int(first.labels.max()) if from_source is None or from_source.y is None else int(from_source.y.max())
+    if largest >= sizes[1]:
+        raise ValueError(
+            f"The network must have a logit for each class, numbered from 0: at least {largest + 1}. Got {sizes[1]}."
+        )
     return train(
         network,
         phases,
         stream,
         lambda trained: measure(trained, sets, place),
-        sizes=sizes_of(network, first.source[:2]),
+        sizes=sizes,
         settings=settings_of(sets) if folder is not None else {},
         folder=folder,
         resume=resume,
@@ -209,7 +217,7 @@ def tested(test: dict[str, Any], source: Domain | None) -> dict[str, Domain]:
             raise ValueError(
                 f"Sets to test must be points of the source's shape, {source.shape}. Got {domain.shape} for {name!r}."
             )
-        sets[name] = domain
+        sets[name] = domain if source is None else numbered_alike(domain, source)
     return sets
 
 
@@ -249,11 +257,13 @@ def settings_of(sets: dict[str, Domain]) -> dict[str, Any]:
 
 def sizes_of(network: nn.Module, x: Tensor) -> tuple[int, int]:
     """The numbers of features and classes; refused if the network gives something else."""
-    training = network.training
+    training, where = network.training, next(network.parameters(), x).device
     network.eval()
-    with torch.no_grad():
-        found = network(x)
-    network.train(training)
+    try:
+        with torch.no_grad():
+            found = network(like_weights(network, x.to(where)))
+    finally:
+        network.train(training)
     if not (isinstance(found, tuple) and len(found) == 2 and all(isinstance(part, Tensor) for part in found)):
         raise TypeError(
             "The network's forward must give features and logits. Wrap a feature extractor and a classifier in "

@@ -1,9 +1,10 @@
-"""Some of the classes: those that a partial target has."""
+"""The classes of a target: some of the source's, by their names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -51,3 +52,17 @@ def of_classes(domain: Domain, numbers: Sequence[int]) -> Domain:
     if lacking:
         raise ValueError(f"target_classes must be classes that the target has. {domain.name} has no {lacking[0]}.")
     return domain.take(np.flatnonzero(np.isin(domain.y, numbers)))
+
+
+def numbered_alike(domain: Domain, source: Domain) -> Domain:
+    """The domain with its labels numbered as those of the source, class by class of the same name."""
+    if domain.y is None or domain.classes == source.classes:
+        return domain
+    strangers = [name for name in domain.classes if name not in source.classes]
+    if strangers:
+        raise ValueError(
+            f"The classes of the target must be among those of the source, {', '.join(source.classes)}. "
+            f"Got {', '.join(strangers)} of {domain.name} as well."
+        )
+    numbers = np.array([source.classes.index(name) for name in domain.classes])
+    return replace(domain, y=numbers[domain.y], classes=source.classes)

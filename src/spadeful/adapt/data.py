@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from spadeful.adapt import formats, images, rendered
-from spadeful.adapt.classes import class_numbers, of_classes
+from spadeful.adapt.classes import class_numbers, numbered_alike, of_classes
 from spadeful.adapt.domain import Domain
 from spadeful.adapt.images import Reading
 from spadeful.files import reading
@@ -188,20 +187,6 @@ def source_and_target(
     if isinstance(source_test, images.ImageFiles) and len(source_test) > TESTED:
         source_test = source_test.take(np.random.default_rng(0).permutation(len(source_test))[:TESTED])
     return Pair(train, adapted.without_labels(), source_test, target_test)
-
-
-def numbered_alike(domain: Domain, source: Domain) -> Domain:
-    """The domain with its labels numbered as those of the source, class by class of the same name."""
-    if domain.y is None or domain.classes == source.classes:
-        return domain
-    strangers = [name for name in domain.classes if name not in source.classes]
-    if strangers:
-        raise ValueError(
-            f"The classes of the target must be among those of the source, {', '.join(source.classes)}. "
-            f"Got {', '.join(strangers)} of {domain.name} as well."
-        )
-    numbers = np.array([source.classes.index(name) for name in domain.classes])
-    return replace(domain, y=numbers[domain.y], classes=source.classes)
 
 
 def parts_of(name: str, data: str | Path | None, reading: Reading | None = None, progress: bool = False) -> Parts:

@@ -128,7 +128,8 @@ def scale_of(x: NDArray[np.float64], wanted: bool) -> tuple[NDArray[np.float64],
     if not wanted:
         return np.zeros(x.shape[1]), np.ones(x.shape[1])
     spread = x.std(axis=0)
-    return x.mean(axis=0), np.where(spread > 0, spread, 1.0)
+    rounding = len(x) * np.finfo(np.float64).eps * abs(x).max(axis=0)  # all that a constant may spread by
+    return x.mean(axis=0), np.where(spread > rounding, spread, 1.0)
 
 
 def scaled(x: NDArray[np.float64], scale: tuple[NDArray[np.float64], NDArray[np.float64]]) -> NDArray[np.float32]:

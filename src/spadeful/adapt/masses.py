@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from spadeful.adapt.call import predict
+from spadeful.adapt.classes import numbered_alike
 from spadeful.adapt.domain import Domain
 from spadeful.adapt.methods.base import Method
 from spadeful.adapt.methods.transport import Transport
@@ -105,6 +106,7 @@ def class_masses(
         raise TypeError(f"method must be one that transports, Transport or TwoStage. Got {method!r} instead.")
     if source.y is None:
         raise ValueError(f"The source must have labels. Got none for {source.name!r}.")
+    target = numbered_alike(target, source)
     problem = at_iteration(method.problem, method.schedule if iteration is not None else None, iteration or 0)
     size = batch_size * (method.n_batches if isinstance(method, TwoStage) else 1)
     draws = [

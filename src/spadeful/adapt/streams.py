@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from spadeful.adapt.domain import Domain
 from spadeful.adapt.methods.base import Batch
@@ -67,7 +69,7 @@ class LoaderStream:
         self._restart()
 
     def _restart(self) -> None:
-        source, target = self._loaders
+        source, target = map(alone, self._loaders)
         self._source, self._target = endless(source), endless(target)
         self._next = 0
         self._last: Batch | None = None  # asked for twice, it is the same: whoever looks at one first changes nothing
@@ -83,8 +85,21 @@ class LoaderStream:
             target = given[0] if isinstance(given, (tuple, list)) else given
             self._next += 1
             if self._next > number:
-                self._last = Batch(x, torch.as_tensor(y), target)
+                self._last = Batch(x, torch.as_tensor(y).long(), target)
                 return self._last
+
+
+def alone(loader: Iterable[Any]) -> Iterable[Any]:
+    """The loader with random numbers of its own.
+
+    A DataLoader takes one whenever it begins, even if it does not shuffle. Were it taken from those of torch, what
+    training draws would depend on when that is.
+    """
+    if not isinstance(loader, DataLoader) or loader.generator is not None:
+        return loader
+    found = copy(loader)
+    found.generator = torch.Generator().manual_seed(0)
+    return found
 
 
 def endless(loader: Iterable[Any]) -> Iterator[Any]:

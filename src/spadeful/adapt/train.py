@@ -13,7 +13,7 @@ from lightning_fabric import Fabric
 from torch import nn
 from torch.optim import Optimizer
 
-from spadeful.adapt.methods.base import Method, Step
+from spadeful.adapt.methods.base import Batch, Method, Step, like_weights
 from spadeful.adapt.selection import RULES, check_rule
 from spadeful.batches import check_count
 from spadeful.training import loop, states
@@ -49,11 +49,8 @@ class Training:
     select: str = "density"
 
     def __post_init__(self) -> None:
-        for name in ("iterations", "evaluate_every"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1. Got {value!r} instead.")
-        check_count(self.seed, "seed", least=0)
+        for name, least in (("iterations", 1), ("evaluate_every", 1), ("seed", 0)):
+            object.__setattr__(self, name, check_count(getattr(self, name), name, least))
         check_rule(self.select)
         if not (0 < self.lr < math.inf and 0 < self.head_lr < math.inf):
             raise ValueError(f"lr and head_lr must be above 0. Got {self.lr!r} and {self.head_lr!r} instead.")
@@ -115,12 +112,20 @@ class Adaptation:
 
     def learners(self) -> Learners:
         own = self.method.modules(*self.sizes)
+        if own is not None:
+            own.to(like_weights(self.network, torch.empty(0)).dtype)
         modules = {"network": self.network} | ({"method": own} if own is not None else {})
         return Learners(modules, {"optimizer": self.training.build(self.network, own)})
 
     def turns(self, modules: Mapping[str, Any], draw: Callable[[], Any], iteration: int) -> Iterator[Turn]:
         step = Step(iteration, iteration / self.training.iterations, modules.get("method"))
-        yield Turn("optimizer", self.method.losses(modules["network"], draw, step))
+
+        def suited() -> Batch:
+            batch = draw()
+            source, target = (like_weights(self.network, x) for x in (batch.source, batch.target))
+            return Batch(source, batch.labels, target)
+
+        yield Turn("optimizer", self.method.losses(modules["network"], suited, step))
 
 
 def train(

@@ -12,7 +12,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from spadeful.batches import Indices, sampled
+from spadeful.batches import Indices, check_count, sampled
 from spadeful.engine import fingerprint
 from spadeful.generate.method import FEATURES, GENERATOR, Adversarial, Batch
 from spadeful.training import loop, states
@@ -66,6 +66,10 @@ class Training:
     betas: tuple[float, float] = (0.5, 0.999)
     evaluate_every: int = 500
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("iterations", 1), ("evaluate_every", 1), ("seed", 0)):
+            object.__setattr__(self, name, check_count(getattr(self, name), name, least))
 
     def rate(self, iteration: int) -> float:
         return 1.0

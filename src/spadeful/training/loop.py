@@ -108,10 +108,10 @@ class Run:
         if self.saved is None:
             torch.manual_seed(training.seed + number)
         learners = phase.learners()
-        if self.saved is not None:
+        modules = {name: self.fabric.setup_module(module) for name, module in learners.modules.items()}
+        if self.saved is not None:  # what an optimiser remembers goes where the weights are now
             states.unpack(self.saved, *learners)
             self.saved = None
-        modules = {name: self.fabric.setup_module(module) for name, module in learners.modules.items()}
         optimizers: dict[str, Any] = {
             name: self.fabric.setup_optimizers(optimizer) for name, optimizer in learners.optimizers.items()
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,13 +23,13 @@ class Rule(NamedTuple):
 
 
 def chosen(rows: Sequence[Mapping[str, Any]], rule: Rule) -> dict[str, Any]:
-    """The first of the best evaluations by a rule; empty if none has its measure.
+    """The first of the best evaluations by a rule; empty if none has its measure, which NaN is not.
 
     >>> rows = [{"iteration": 1, "entropy": 0.5}, {"iteration": 2, "entropy": 0.3}]
     >>> chosen(rows, Rule("entropy", -1, ""))["iteration"], chosen(rows, Rule("accuracy", 1, ""))
     (2, {})
     """
-    able = [row for row in rows if rule.measure in row]
+    able = [row for row in rows if not math.isnan(row.get(rule.measure, math.nan))]
     return dict(max(able, key=lambda row: rule.sign * row[rule.measure])) if able else {}
 
 

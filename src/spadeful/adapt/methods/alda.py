@@ -22,12 +22,12 @@ def corrected(confusion: Tensor, labels: Tensor) -> Tensor:
     classes = confusion.shape[1]
     trust = confusion.gather(1, labels[:, None])
     named = one_hot(labels, classes).to(confusion)
-    return named * trust + (1 - named) * (1 - trust) / (classes - 1)
+    return named * trust + (1 - named) * (1 - trust) / max(classes - 1, 1)
 
 
 def opposite(labels: Tensor, classes: int) -> Tensor:
     """What the discriminator calls the truth in the target: any class but the pseudo-label, each as likely."""
-    return (1 - one_hot(labels, classes)) / (classes - 1)
+    return (1 - one_hot(labels, classes)) / max(classes - 1, 1)
 
 
 @dataclass(frozen=True)

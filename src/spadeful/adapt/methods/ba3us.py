@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 
 from spadeful.adapt.methods.adversarial import entropies, reverse, rising
-from spadeful.adapt.methods.base import Draw, Step, both
+from spadeful.adapt.methods.base import Draw, Step, both, of_source
 from spadeful.adapt.methods.class_weights import Weighing, check_window
 
 
@@ -81,7 +81,10 @@ class BA3US:
         other = draw() if count else batch
         some = torch.randperm(len(other.source))[:count].to(other.labels.device)
         source, source_logits, target, target_logits = both(network, batch)
-        added, added_logits = network(other.source[some]) if len(some) else (source[:0], source_logits[:0])
+        added, added_logits = source[:0], source_logits[:0]
+        if len(some):
+            added, added_logits = of_source(network, other.source[some])
+            added = added.flatten(1)
         classes = step.own.weigh(target_logits, step.iteration)
         weights = classes[batch.labels]
 
@@ -92,8 +95,9 @@ class BA3US:
         certainty = 1 + torch.exp(
             -reverse(entropies(torch.cat([source_logits, target_logits, added_logits])), strength)
         )
-        of_source, of_target, of_added = torch.split(certainty, [len(source), len(target), len(added)])
-        adversarial = (shares(weights * of_source, of_target, classes[other.labels[some]] * of_added) * errors).sum()
+        parts = torch.split(certainty, [len(source), len(target), len(added)])
+        shared = shares(weights * parts[0], parts[1], classes[other.labels[some]] * parts[2])
+        adversarial = (shared * errors).sum()
 
         loss = weighted_mean(cross_entropy(source_logits, batch.labels, reduction="none"), weights)
         loss = loss + self.complement * complement_loss(source_logits, batch.labels, weights)

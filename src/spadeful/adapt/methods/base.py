@@ -22,15 +22,17 @@ Draw = Callable[[], Batch]
 
 
 def both(network: Any, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The features and logits of the source, and those of the target.
+    """The features (b, d) and logits of the source, and those of the target.
 
     They go through the network apart, so that batch norm takes each domain's own statistics. Where the network says
     that no row sees another (`rowwise`) they go together: one product of many rows is faster than two.
     """
     if not getattr(network, "rowwise", False):
-        return *of_source(network, batch.source), *network(batch.target)
+        source, target = of_source(network, batch.source), network(batch.target)
+        return source[0].flatten(1), source[1], target[0].flatten(1), target[1]
     size = len(batch.source)
     features, logits = network(torch.cat([batch.source, batch.target]))
+    features = features.flatten(1)
     return features[:size], logits[:size], features[size:], logits[size:]
 
 
@@ -44,10 +46,25 @@ def of_source(network: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     return features, logits
 
 
+def like_weights(network: nn.Module, x: Tensor) -> Tensor:
+    """Points in the precision of the network's weights."""
+    weights = next((each for each in network.parameters() if each.is_floating_point()), x)
+    return x.to(weights.dtype) if x.is_floating_point() else x
+
+
+def batch_norms(network: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
+    return [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+
+
+def needs_two_points(network: nn.Module) -> bool:
+    """Whether one point alone has no spread for batch norm to take."""
+    return any(layer.training for layer in batch_norms(network))
+
+
 @contextmanager
 def quiet_batch_norm(network: nn.Module, how: str) -> Iterator[None]:
     """What a pass does to batch norm: "train", as ever; "frozen", running averages stay; "eval", they are used."""
-    layers = [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+    layers = batch_norms(network)
     before = [(layer, layer.training, layer.track_running_stats) for layer in layers]
     for layer in layers:
         layer.training = layer.training and how != "eval"

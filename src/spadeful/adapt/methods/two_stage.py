@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from spadeful.adapt.methods.base import Batch, Draw, Step, of_source, quiet_batch_norm
+from spadeful.adapt.methods.base import Batch, Draw, Step, needs_two_points, of_source, quiet_batch_norm
 from spadeful.adapt.methods.repeats import merge, split
 from spadeful.adapt.methods.transport import check, letter
 from spadeful.loss import JointCost
@@ -114,8 +114,7 @@ class TwoStage:
         """The loss of one mini-batch of source points and those target points that it meets."""
         source, logits = of_source(network, batch.source)
         loss = cross_entropy(logits, batch.labels)
-        # Batch norm needs two points to have a spread.
-        if len(columns) < 2:
+        if not len(columns) or (len(columns) == 1 and needs_two_points(network)):
             return loss
         target, target_logits = network(targets[columns.to(targets.device)])
         cost = sum(self.cost(source[None], target[None], batch.labels[None], target_logits[None]).values())
