@@ -565,6 +565,19 @@ def test_newton_steps_that_lower_the_dual_or_overflow_are_not_taken(problem, cos
     assert plan.n_iter < 500
 
 
+@pytest.mark.parametrize("divergence", ["kl", "tv"])
+@pytest.mark.parametrize("reg", [1e-3, 1e-2])
+def test_parts_that_no_pair_joins_may_have_prices_far_apart(divergence, reg):
+    for size in (1, 20):
+        labels = np.repeat([0, 1], size)
+        cost = np.where(labels[:, None] == labels, np.random.default_rng(size).random((2 * size, 2 * size)), np.inf)
+        a, b = (np.repeat(shares, size) / size for shares in ([0.3, 0.7], [0.6, 0.4]))
+        problem = sp.Unbalanced(1000.0, reg, divergence=divergence)
+        plan = sp.solve(cost, problem, a, b)
+        check_entropic(plan, cost, problem, a, b)
+        assert plan.n_iter < 500
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_clusters_of_every_tightness_converge_soon(seed):
     rng = np.random.default_rng(seed)
@@ -607,6 +620,18 @@ def test_one_row_fills_its_columns_like_water(n, reg, mass):
 def test_mass_beyond_counting_is_refused(problem):
     with pytest.raises(ValueError, match="so much mass would come into being"):
         sp.solve(np.array([[-1.0, 0.0], [0.0, 1.0]]), problem)
+
+
+@pytest.mark.parametrize("log_mass", [650.0, 685.0, 705.0, 709.0, 709.7, 709.9, 720.0])
+def test_mass_just_short_of_beyond_counting_is_right_or_refused(log_mass):
+    cost, problem = np.array([[-0.01 * log_mass - 0.2]]), sp.Unbalanced(0.1, 0.01, divergence="tv")
+    if log_mass > 690:
+        with pytest.raises(ValueError, match="so much mass would come into being"):
+            sp.solve(cost, problem)
+        return
+    plan = sp.solve(cost, problem)
+    assert np.log(plan.mass) == pytest.approx(log_mass, rel=1e-9)
+    assert np.isfinite([plan.objective, plan.gap, plan.value]).all()
 
 
 def test_threads_leave_the_warnings_of_others_alone():

@@ -19,7 +19,7 @@ from spadeful import _core
 from spadeful.arrays import Floats, is_torch, own_kind, read_cost, read_weights, refuse_bad_entries, to_numpy
 from spadeful.plan import Indices, Plan
 from spadeful.problems import Partial, Problem, Unbalanced
-from spadeful.sweeps import Array, Exponents, Potentials, Side, Steps, iterate
+from spadeful.sweeps import OVERFLOW, Array, Exponents, Potentials, Side, Steps, iterate
 from spadeful.threads import check_threads
 
 #: Regularisations above this share of the costs' spread are solved at once; smaller ones in steps of FACTOR.
@@ -240,6 +240,7 @@ def solve_batch(
         log_a, log_b = xp.log(a), xp.log(b)
         exponents, steps, at, sweeps, errors = anneal(cost, problem, log_a, log_b, spread, wanted, max_iter, threads)
         plan, mass = exponents.plan_and_mass(at)
+        errors = np.where(to_numpy(mass) < OVERFLOW, errors, np.inf)
         bound = problem.reg * steps.dual(xp, at, mass)
         if exponents.of_product:
             bound = bound + problem.reg * a.sum() * b.sum()

@@ -103,7 +103,8 @@ def check_labels(labels: Tensor, source: Tensor, logits: Tensor, target: Tensor)
 class MiniBatchLoss(nn.Module):
     r"""The mini-batch loss of m-OT, m-UOT or m-POT: :math:`\frac1k \sum_i \langle C_i, \pi_i\rangle`.
 
-    The plan is optimal for the cost at hand and held fixed when gradients are taken (the envelope theorem). Exact
+    The plan is optimal for the cost at hand and held fixed when gradients are taken (the envelope theorem); so second
+    derivatives, as of a penalty on gradients, do not know how a regularised plan would change. Exact
     problems are solved in the compiled core: the cost makes one trip to the processor and the plan one trip back.
     Regularised ones are solved where the features are. Everything is done in full precision, also under autocast.
 

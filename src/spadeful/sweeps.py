@@ -300,8 +300,8 @@ def linearise(xp: Any, side: Side, sums: Array, own: Array, plan: Array, expand:
 def polish(exponents: Exponents, now: Potentials, steps: Steps, error: float, tol: float) -> tuple[Potentials, float]:
     """Newton steps for one problem, damped as much as they need to beat a sweep (Levenberg, Marquardt)."""
     xp, logs = exponents.xp, exponents.logs
-    finite = logs[xp.isfinite(logs)]
-    longest = 100 + 2 * float(finite.max() - finite.min())  # potentials never differ by more
+    # Potentials never differ by more, unless forbidden pairs divide the points into parts.
+    longest = math.inf if bool(xp.isinf(logs).any()) else 100 + 2 * float(logs.max() - logs.min())
     damping = 1e-9
     for _ in range(MOST_STEPS):
         if error <= tol:
@@ -391,7 +391,7 @@ def iterate(
     for i in np.flatnonzero(~(errors <= tol)):
         one = slice(i, i + 1)
         alone = exponents.pick(one)
-        while not errors[i] <= tol and counts[i] < max_iter:
+        while np.isfinite(errors[i]) and not errors[i] <= tol and counts[i] < max_iter:
             there, errors[i] = polish(alone, now.pick(one), steps, errors[i], tol)
             now.put(one, there)
             if not errors[i] <= tol:

@@ -162,17 +162,21 @@ def by_interior_points(cost: NDArray[Any], taus: Taus, weights: Weights, threads
     a, b = filled(weights[0], m), filled(weights[1], n)
     counts = np.isfinite(cost) & (a > 0)[:, None] & (b > 0)
     low = float(cost.min(initial=np.inf, where=counts))
+    beyond = (
+        f"The smallest cost {low} is too far below -tau = {-max(taus)}: so much mass would come into being "
+        "that it cannot be counted. Raise tau, or the cost."
+    )
     if low < LOWEST * sum(taus):
-        raise ValueError(
-            f"The smallest cost {low} is too far below -tau = {-max(taus)}: so much mass would come into being "
-            "that it cannot be counted. Raise tau, or the cost."
-        )
+        raise ValueError(beyond)
     triplets, f, g = _core.solve_unbalanced(cost, a, b, *taus, threads)
     by_row, by_column = sums_of(triplets, len(f), m, n)
-    extra = taus[0] * divergence(by_row, a) + taus[1] * divergence(by_column, b)
-    bound = kl_dual(f, a, taus[0]) + kl_dual(g, b, taus[1])
-    answer = UnbalancedAnswer(triplets, extra, bound, f, g, np.ones(len(f), dtype=np.bool_))
-    values = Plan(cost, answer).value + extra
+    with np.errstate(all="ignore"):
+        extra = taus[0] * divergence(by_row, a) + taus[1] * divergence(by_column, b)
+        bound = kl_dual(f, a, taus[0]) + kl_dual(g, b, taus[1])
+        answer = UnbalancedAnswer(triplets, extra, bound, f, g, np.ones(len(f), dtype=np.bool_))
+        values = Plan(cost, answer).value + extra
+    if not (np.isfinite(values) & np.isfinite(bound)).all():
+        raise ValueError(beyond)
     largest = abs(cost).max(axis=(-2, -1), initial=0, where=counts)
     sizes = np.where(
         largest > 0, np.minimum(largest, sum(taus)), sum(taus)
