@@ -30,6 +30,8 @@ from spadeful.adapt import networks  # noqa: E402
 from spadeful.adapt.config import make_config  # noqa: E402
 from spadeful.adapt.streams import DomainStream  # noqa: E402
 from spadeful.adapting import domains_of  # noqa: E402
+from spadeful.figures import in_the_plane  # noqa: E402
+from spadeful.files import check_outside  # noqa: E402
 from spadeful.training import states  # noqa: E402
 
 DATA = ["--source", "features.npz:a", "--target", "features.npz:b"]
@@ -202,8 +204,8 @@ def test_without_labels_of_the_target_nothing_is_told_as_if_they_were_known(fold
     assert names == ["class", "predicted in the target", "sent", *(f"to predicted {name}" for name in "uvw")]
     masses = drawn[0]
     assert masses.axes[0].get_xlabel() == "predicted class of the target"
-    words = [text.get_text() for text in masses.axes[1].get_legend().get_texts()]
-    assert words == ["predicted in the target", "predicted not in the target"]
+    words = [text.get_text() for text in masses.legends[0].get_texts()]
+    assert words == ["predicted in the target"]
     assert CliRunner().invoke(app, ["evaluate", "free"]).exit_code == 0
 
 
@@ -654,9 +656,57 @@ def test_two_processes_learn_as_one_that_has_the_batches_of_both(folder, monkeyp
             assert theirs[name] == pytest.approx(ours[name], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["log.csv", "best.safetensors", "result.json"])
+@pytest.mark.parametrize(
+    "name", ["log.csv", "best.safetensors", "result.json", "run.png", "masses.csv", "classes.json"]
+)
 def test_files_that_are_of_no_run_are_not_replaced(folder, name):
     (folder / "other").mkdir()
     (folder / "other" / name).write_text("precious")
     assert f"other/{name} exists, and is of no run" in refused(*DATA, *SHORT, "-o", "other")
     assert (folder / "other" / name).read_text() == "precious"
+
+
+def test_what_is_hidden_in_a_folder_is_left_alone(folder):
+    (folder / "run").mkdir()
+    for name in (".probe", ".lock"):
+        (folder / "run" / name).write_text("precious")
+    done(*DATA, *SHORT, "-o", "run")
+    assert [(folder / "run" / name).read_text() for name in (".probe", ".lock")] == 2 * ["precious"]
+
+
+def test_names_are_printed_and_drawn_as_they_are(folder):
+    with np.load("features.npz") as arrays:
+        changed = {**arrays, "class_names": np.array(["u[red]", "[/b]", r"$\foo$ \u00fc"])}
+    np.savez("features.npz", **changed)
+    said = done(*DATA, *SHORT, "-o", "run[/b]").stdout
+    said += CliRunner().invoke(app, ["evaluate", "run[/b]"]).stdout
+    for name in ("run[/b], best", "Written to run[/b]", "class u[red]", "class [/b]", r"class $\foo$ \u00fc"):
+        assert name in " ".join(said.split()), name
+    assert (folder / "run[/b]" / "masses.png").exists()
+
+
+def test_points_all_in_one_place_are_drawn(folder):
+    np.savez("one.npz", x=np.full((4, 2), 0.1), y=np.array([0, 1, 0, 1]))
+    done("--source", "one.npz", "--target", "one.npz", *SHORT, "-o", "run")
+    for value in (0.0, 0.1):
+        assert (in_the_plane(np.full((50, 3), value), np.full((50, 3), value)) == 0).all()
+
+
+def test_a_source_that_lacks_classes_of_the_target_is_refused(folder):
+    with np.load("features.npz") as arrays:
+        kept = (arrays["domain"] == 1) | (arrays["y"] < 2)
+        lacking = {name: arrays[name][kept] if len(arrays[name]) == 60 else arrays[name] for name in arrays.files}
+    np.savez("features.npz", **lacking)
+    assert "among those of the source, u, v. Got w of" in refused(*DATA, *SHORT, "-o", "run")
+    lacking["class_names"] = np.array(["u", "u", "w"])
+    np.savez("features.npz", **lacking)
+    assert "names of their own. Got 'u' twice" in refused(*DATA, *SHORT, "-o", "run")
+
+
+def test_a_run_is_not_kept_among_the_images_that_it_reads(tmp_path):
+    inside = tmp_path / "photos" / "run"
+    (tmp_path / "photos").mkdir()
+    for folder in (inside, inside.parent):
+        with pytest.raises(ValueError, match=r"must not lie in .*photos, whose images are read"):
+            check_outside(folder, ["mnist", tmp_path / "photos"])
+    check_outside(tmp_path, ["mnist", tmp_path / "photos"])

@@ -20,6 +20,9 @@ def test_results_may_be_read_by_whom_other_files_may(tmp_path):
     (tmp_path / "plain.txt").write_text("")
     with replacing(tmp_path / f"{240 * 'a'}.txt") as temporary:  # names may be as long as the file system lets them
         temporary.write_text("")
+    with replacing(tmp_path / "private.txt") as temporary:
+        temporary.unlink()
+        os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, 0o600))  # as some libraries write theirs
     modes = {path.stat().st_mode for path in tmp_path.iterdir()}
     assert len(modes) == 1
 

@@ -110,6 +110,15 @@ def test_the_command_goes_on_and_gathers(folder):
         assert one["oracle"] | {"seconds": 0} == other["oracle"] | {"seconds": 0}
 
 
+def test_a_target_without_labels_has_no_accuracy(folder):
+    with np.load("features.npz") as arrays:
+        np.savez("unlabelled.npz", x=arrays["x"][30:])
+    Path("small.toml").write_text(SMALL.replace('target = "features.npz:b"', 'target = "unlabelled.npz"'))
+    done = CliRunner().invoke(app, ["reproduce", "small.toml", "-o", "results.json", "--runs", "runs"])
+    assert done.exit_code == 0, done.output
+    assert "Traceback" not in done.output
+
+
 def test_runs_that_are_not_done_are_said_to_be_missing(folder):
     experiment = read_experiment("small.toml")
     reproduce(experiment, "runs")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from spadeful import figures
@@ -22,8 +21,8 @@ from spadeful.adapt.masses import ClassMasses, class_masses
 from spadeful.adapt.methods import Transport, TwoStage
 from spadeful.adapt.networks import Network, network_for
 from spadeful.adapt.selection import RULES
-from spadeful.files import replacing
-from spadeful.progress import waiting
+from spadeful.files import check_outside, replacing
+from spadeful.progress import terminal, waiting
 from spadeful.training import runs, states
 from spadeful.training.record import Record
 
@@ -71,6 +70,7 @@ def run(
     Image files are read by as many processes as there are to be `workers`.
     """
     folder = Path(folder)
+    check_outside(folder, (config.source, config.target))
     runs.check_folder(folder, config, resume)
     pair = domains_of(config, data, workers, progress)
     test = {"source": pair.source_test, "target": pair.target_test}
@@ -241,4 +241,4 @@ def listing() -> tuple[Table, ...]:
 
 def show(*tables: Table) -> None:
     for table in tables:
-        Console().print(table)
+        terminal().print(table)

@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text as Cell
 
@@ -22,7 +21,7 @@ from spadeful.files import check_apart, check_free
 from spadeful.images import MOST_PIXELS, OTHERS, SIDES, Photo, check_format, read_photo, write_photo
 from spadeful.planning import warnings_in_a_line
 from spadeful.problems import Partial, Problem, Unbalanced
-from spadeful.progress import progress_bar
+from spadeful.progress import progress_bar, terminal
 from spadeful.threads import at_once
 
 #: Masses of a sheet, beside the one asked for; 1 is m-OT.
@@ -296,4 +295,4 @@ def show(*rows: tuple[str, str]) -> None:
     table.add_column(overflow="fold")
     for name, text in rows:
         table.add_row(name, Cell(text))
-    Console().print(table)
+    terminal().print(table)

@@ -17,6 +17,7 @@ from spadeful.arrays import Floats
 from spadeful.batches import check_seed
 from spadeful.files import check_free
 from spadeful.masspath import MassPath, mass_path
+from spadeful.progress import terminal
 from spadeful.simulations.example import Example, example_one
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def run(
     iterations: int | None = None,
 ) -> None:
     """Transport first, which takes a second, then domain adaptation; pictures go to the folder, all at the end."""
-    console = Console()
+    console = terminal()
     lacking = missing("matplotlib", *ADAPTATION)
     adapts = not quick and not lacking
     if data is not None and lacking:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from rich.console import Console
 from rich.table import Table
 from torch import nn
 
@@ -23,6 +22,7 @@ from spadeful.adapt.rendered import handwritten_digits, rendered_digits
 from spadeful.batches import Indices, sampled
 from spadeful.loss import JointCost
 from spadeful.problems import Balanced, Partial, Unbalanced
+from spadeful.progress import terminal
 from spadeful.solve import solve
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Result:
 def compare(setting: Setting, seed: int, progress: bool) -> dict[str, Result]:
     """Every method from the same start: a network that has learnt from the source alone."""
     test = {"target": setting.tested}
-    console = Console(stderr=True)
+    console = terminal(stderr=True)
 
     def trained(network: Network, method: Method, iterations: int, every: int, number: int) -> list[tuple[int, float]]:
         if progress and console.is_terminal:
@@ -229,7 +229,7 @@ def setting_of(data: str | Path | None, iterations: int | None) -> Setting:
 
 def run(setting: Setting, seed: int) -> tuple[Figure, Figure]:
     """Adapt by every method and print the table; returns the pictures."""
-    console = Console()
+    console = terminal()
     console.print(f"\n{setting.says}\n")
     before = torch.get_num_threads()
     torch.set_num_threads(setting.threads or before)

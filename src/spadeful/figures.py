@@ -323,6 +323,11 @@ def draw_frequencies(axes: Axes, source: Indices, target: Indices) -> None:
 MOST_NAMES = 30
 
 
+def without_formulas(name: str) -> str:
+    """A name as it is: what stands between two dollars would be drawn as a formula."""
+    return name.replace("$", r"\$")
+
+
 def draw_masses(
     figure: Figure, matrix: Floats, classes: Sequence[str], present: NDArray[np.bool_], predicted: bool = False
 ) -> None:
@@ -337,13 +342,15 @@ def draw_masses(
     left.set(xlabel=f"{as_predicted}class of the target", ylabel="class of the source", title="Mass between classes")
     right.barh(np.arange(len(classes)), matrix.sum(axis=1), color=np.where(present, TARGET, WRONG))
     right.set(xlabel="mass sent", title="Mass that each class sends")
-    for label, colour in (("in the target", TARGET), ("not in the target", WRONG)):
-        right.barh([0], [0], color=colour, label=f"{as_predicted}{label}")
-    right.legend(frameon=False)
+    for label, colour, there in (("in the target", TARGET, present), ("not in the target", WRONG, ~present)):
+        if there.any():
+            right.barh([0], [0], color=colour, label=f"{as_predicted}{label}")
+    figure.legend(*right.get_legend_handles_labels(), loc="outside lower right", ncols=2, frameon=False)
     right.spines[["top", "right"]].set_visible(False)
     if len(classes) <= MOST_NAMES:
-        left.set_xticks(np.arange(len(classes)), classes, rotation=90)
-        left.set_yticks(np.arange(len(classes)), classes)
+        names = [without_formulas(name) for name in classes]
+        left.set_xticks(np.arange(len(classes)), names, rotation=90)
+        left.set_yticks(np.arange(len(classes)), names)
         for tick, has in zip(left.get_yticklabels(), present, strict=True):
             tick.set_color(RIGHT if has else WRONG)
 
@@ -452,6 +459,9 @@ def in_the_plane(x: Floats, y: Floats) -> Floats:
     from threadpoolctl import threadpool_limits
 
     both = np.concatenate([x, y])
+    # Points that are all in one place divide by nothing there, and end the interpreter.
+    if not np.isfinite(both).all() or np.ptp(both, axis=0).max() <= 1e-6 * abs(both).max():
+        return np.zeros((len(both), 2))
     with threadpool_limits(1):  # a thousand points make its threads wait for each other most of the time
         flat: Floats = TSNE(perplexity=min(30.0, (len(both) - 1) / 3), random_state=0, init="pca").fit_transform(both)
     return flat

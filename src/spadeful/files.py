@@ -54,6 +54,13 @@ def check_apart(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
         taken.add(path.resolve())
 
 
+def check_outside(folder: Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse to write into a folder of images that is read: they would be among them when it is read again."""
+    for path in map(Path, inputs):
+        if path.is_dir() and path.resolve() in (folder.resolve(), *folder.resolve().parents):
+            raise ValueError(f"{folder} must not lie in {path}, whose images are read. Choose another folder.")
+
+
 @contextmanager
 def replacing(path: str | Path, force: bool = False) -> Iterator[Path]:
     """A temporary file beside the path, renamed to it when the block ends well.
@@ -70,8 +77,10 @@ def replacing(path: str | Path, force: bool = False) -> Iterator[Path]:
     temporary = path.with_name(f".{path.stem[:32]}-{secrets.token_hex(6)}{path.suffix}")
     # Not by tempfile, whose files only their owner can read.
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    mode = temporary.stat().st_mode
     try:
         yield temporary
+        temporary.chmod(mode)  # some write a file of their own in its place
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

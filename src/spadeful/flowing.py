@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text as Cell
 
@@ -22,6 +21,7 @@ from spadeful.flow import Flow, Frame, flow_frames, gather
 from spadeful.images import ENDINGS, MOST_PIXELS, read_photo
 from spadeful.points import AS_FOUND, Text, load_points, locate
 from spadeful.problems import Problem, Schedule
+from spadeful.progress import terminal
 from spadeful.shapes import disc, image_points, s_shape
 from spadeful.simulations.flows import animate_flow, check_animation, draw_flows
 
@@ -104,7 +104,7 @@ def run(
     figures.save(draw_flows((target, {"": some(flow)})), folder / "flow.png", force=True)
     if animation is not None:
         animate_flow(flow, target, animation, force)
-    Console().print(summary(points, problem, options.get("schedule"), flow, seconds, folder, animation))
+    terminal().print(summary(points, problem, options.get("schedule"), flow, seconds, folder, animation))
     return flow
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from spadeful.adapt.call import device_named
 from spadeful.batches import check_count, check_seed
-from spadeful.files import check_free, replacing
+from spadeful.files import check_free, check_outside, replacing
 from spadeful.generate.config import METHODS, Config
 from spadeful.generate.data import MOST_BYTES, NAMES, Images, check_batch_size, read_images
 from spadeful.generate.features import Features
@@ -49,6 +49,7 @@ def run(
 ) -> Record:
     """Train as the config says; the folder gets the config, checkpoints, logs, sheets of samples and the result."""
     folder = Path(folder)
+    check_outside(folder, (config.data,))
     runs.check_folder(folder, config, resume)
     images = read_images(config.data, data, size=config.image_size, workers=workers, progress=progress)
     check_batch_size(config.batch_size, images)

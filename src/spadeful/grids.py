@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -142,11 +143,13 @@ def without_seed(name: str) -> str:
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """The mean, and the standard deviation where there are several values.
+    """The mean, and the standard deviation where there are several values; a dash where one is not known.
 
     >>> spread([1.0, 2.0, 3.0]), spread([1.0])
     ('2.00 ± 1.00', '1.00')
     """
+    if any(map(math.isnan, values)):
+        return "-"
     return f"{mean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
 
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text as Cell
 
@@ -24,6 +23,7 @@ from spadeful.files import check_apart, check_free, replacing
 from spadeful.minibatch import minibatch
 from spadeful.points import Text, load_labels, load_points, locate
 from spadeful.problems import Problem
+from spadeful.progress import terminal
 
 #: The folders in which a run keeps its parts.
 KINDS = ("plans", "values")
@@ -93,7 +93,7 @@ def run(
             figures.draw_minibatch(figure, points, result)
             figures.save(figure, outputs.picture, force=True)
     forget(outputs.parts)
-    Console().print(summary(points, problem, result, perf_counter() - start, outputs))
+    terminal().print(summary(points, problem, result, perf_counter() - start, outputs))
     return result
 
 

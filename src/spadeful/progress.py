@@ -1,9 +1,20 @@
-"""A bar with an estimate on a terminal, or what is waited for; nothing elsewhere."""
+"""What a terminal shows: text, a bar with an estimate, what is waited for. The last two are for terminals alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def terminal(**options: Any) -> Console:
+    """A terminal on which the names of files and classes are printed as they are, brackets and all."""
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, **options)
 
 
 @contextmanager
@@ -12,7 +23,6 @@ def progress_bar(title: str, total: int, wanted: bool) -> Iterator[Callable[[int
     if not wanted:
         yield lambda amount: None
         return
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -22,9 +32,9 @@ def progress_bar(title: str, total: int, wanted: bool) -> Iterator[Callable[[int
         TimeRemainingColumn,
     )
 
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+    where = terminal(stderr=True)
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, TimeRemainingColumn(), console=where, disable=not where.is_terminal) as bar:
         task = bar.add_task(title, total=total)
         yield lambda amount: bar.advance(task, amount)
 
@@ -32,11 +42,10 @@ def progress_bar(title: str, total: int, wanted: bool) -> Iterator[Callable[[int
 @contextmanager
 def waiting(title: str, wanted: bool) -> Iterator[None]:
     """Says what is waited for, and how long already: weights may have to come over a slow network."""
-    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not (wanted and console.is_terminal)) as shown:
+    where = terminal(stderr=True)
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    with Progress(*columns, console=where, transient=True, disable=not (wanted and where.is_terminal)) as shown:
         shown.add_task(title, total=None)
         yield

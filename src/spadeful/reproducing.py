@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
@@ -278,8 +279,13 @@ def shown_in_the_plane(experiment: Experiment) -> list[str]:
 
 def points_of(run: dict[str, Any], axis: str | None) -> list[tuple[float, float]]:
     if axis:
-        return [(run["config"][axis], run["last"]["target_accuracy"])]
-    return [(row["iteration"], row["target_accuracy"]) for row in last_phase(run["rows"])]
+        return [(run["config"][axis], accuracy_of(run["last"]))]
+    return [(row["iteration"], accuracy_of(row)) for row in last_phase(run["rows"])]
+
+
+def accuracy_of(row: Mapping[str, Any]) -> float:
+    """On the target; NaN where it has no labels."""
+    return float(row.get("target_accuracy", math.nan))
 
 
 def summary(results: dict[str, Any]) -> Table:
@@ -304,8 +310,7 @@ def cells(runs: list[dict[str, Any]], paper: dict[str, float]) -> list[str]:
     for run in runs:
         seeds.setdefault(run["config"]["seed"], []).append(run)
     shown = [
-        spread([mean(float(run[which]["target_accuracy"]) for run in each) for each in seeds.values()])
-        for which in CHECKPOINTS
+        spread([mean(accuracy_of(run[which]) for run in each) for each in seeds.values()]) for which in CHECKPOINTS
     ]
     wanted = [paper.get(without_seed(run["name"])) for run in runs]
     known = [value for value in wanted if value is not None]

@@ -358,6 +358,17 @@ TINY = ("--batch-size", 5, "--n-batches", 2, "--iterations", 4, "--evaluate-ever
 
 
 class TestCommandLine:
+    def test_options_in_front_of_what_is_asked_for_are_refused(self, tmp_path):
+        done = command("--device", "cpu", "sample", tmp_path, "-o", tmp_path / "sheet.png")
+        assert done.exit_code == 2
+        assert "Options go after `generate sample`. Leave out --device." in done.stderr
+
+    def test_images_of_others_are_not_replaced(self, archive, tmp_path):
+        (tmp_path / "run" / "samples").mkdir(parents=True)
+        done = command("--data", archive, *TINY, "-o", tmp_path / "run")
+        assert done.exit_code == 2
+        assert "is of no run" in done.stderr
+
     def test_a_run_its_samples_and_going_on(self, archive, tmp_path):
         run = tmp_path / "run"
         done = command("--data", archive, "--method", "m-pot", "--mass", 0.9, *TINY, "-o", run)

@@ -56,13 +56,21 @@ def of_classes(domain: Domain, numbers: Sequence[int]) -> Domain:
 
 def numbered_alike(domain: Domain, source: Domain) -> Domain:
     """The domain with its labels numbered as those of the source, class by class of the same name."""
-    if domain.y is None or domain.classes == source.classes:
+    if domain.y is None:
         return domain
-    strangers = [name for name in domain.classes if name not in source.classes]
-    if strangers:
+    known = named(source)
+    if strangers := [name for name in named(domain) if name not in known]:
         raise ValueError(
-            f"The classes of the target must be among those of the source, {', '.join(source.classes)}. "
+            f"The classes of the target must be among those of the source, {', '.join(known)}. "
             f"Got {', '.join(strangers)} of {domain.name} as well."
         )
-    numbers = np.array([source.classes.index(name) for name in domain.classes])
+    if domain.classes == source.classes:
+        return domain
+    places = {name: at for at, name in enumerate(source.classes)}
+    numbers = np.array([places.get(name, -1) for name in domain.classes])  # of the last there is no point
     return replace(domain, y=numbers[domain.y], classes=source.classes)
+
+
+def named(domain: Domain) -> list[str]:
+    """The classes of which a domain has points, or all if it has no labels."""
+    return [*domain.classes] if domain.y is None else [domain.classes[number] for number in np.unique(domain.y)]

@@ -174,7 +174,7 @@ def images_of(folder: Path) -> list[str]:
 
 def listed(folder: Path) -> Found:
     """The images that a list names, each with the number of its class; classes are named as their folders."""
-    lines = [line.split() for line in (folder / LIST).read_text().splitlines() if line.strip()]
+    lines = [line.split() for line in (folder / LIST).read_text(encoding="utf-8").splitlines() if line.strip()]
     if not lines or {len(line) for line in lines} not in ({1}, {2}):
         raise ValueError(f"{folder / LIST} must hold in each line a path, and the number of a class or nothing else.")
     files = [line[0] for line in lines]

@@ -58,7 +58,7 @@ class ClassMasses:
         return ("class", f"{word}in the target", "sent", *(f"to {word}{name}" for name in self.classes))
 
     def write(self, path: str | Path, force: bool = False) -> None:
-        with replacing(path, force) as temporary, temporary.open("w", newline="") as file:
+        with replacing(path, force) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(self.columns)
             for name, has, sent, row in zip(self.classes, self.present, self.sent, self.matrix, strict=True):
@@ -66,7 +66,7 @@ class ClassMasses:
 
     @classmethod
     def read(cls, path: str | Path) -> ClassMasses:
-        with Path(path).open(newline="") as file:
+        with Path(path).open(newline="", encoding="utf-8") as file:
             names, *rows = csv.reader(file)
         matrix = np.array([row[LEADING:] for row in rows], dtype=np.float64)
         present = np.array([row[1] == "yes" for row in rows])

@@ -73,7 +73,7 @@ def adapt(
         from spadeful import adapting
         from spadeful.adapt.config import make_config, read_config
         from spadeful.threads import check_threads
-        from spadeful.training.runs import is_first
+        from spadeful.training.runs import is_first, part
         from spadeful.training.settings import check_settings
 
         if listed:
@@ -114,6 +114,7 @@ def adapt(
         if is_first():
             tables = *adapting.class_tables(folder), *adapting.sent(folder)
             adapting.show(adapting.summary(record, chosen, folder), *tables)
+        part()
 
 
 def evaluate(

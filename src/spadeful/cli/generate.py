@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from spadeful.cli import options, score
-from spadeful.cli.shared import check_data_dir, plain_warnings, refusals, settings_of_run
+from spadeful.cli.shared import check_data_dir, leave_out, plain_warnings, refusals, settings_of_run
 
 HELP = """Train a generator of images by transport between mini-batches, or use one.
 
@@ -66,19 +66,20 @@ def generate(
     listed: options.Listed = False,
 ) -> None:
     if context.invoked_subcommand is not None:
+        with refusals():
+            leave_out(context, set(context.params), f"Options go after `generate {context.invoked_subcommand}`.")
         return
     with refusals():
-        from rich.console import Console
-
         from spadeful import generating
         from spadeful.generate.config import make_config, read_config
+        from spadeful.progress import terminal
         from spadeful.threads import check_threads
         from spadeful.training.runs import is_first
         from spadeful.training.settings import check_settings
 
         if listed:
             for table in generating.listing():
-                Console().print(table)
+                terminal().print(table)
             return
         given = {
             "data": data,
@@ -111,7 +112,7 @@ def generate(
                 workers=check_threads(workers),
             )
         if is_first():
-            Console().print(generating.summary(record, chosen, folder))
+            terminal().print(generating.summary(record, chosen, folder))
 
 
 @app.command()

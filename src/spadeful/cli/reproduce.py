@@ -69,11 +69,10 @@ def reproduce(
 ) -> None:
     with refusals(context):
         if listed:
-            from rich.console import Console
-
             from spadeful.paper.listing import listing
+            from spadeful.progress import terminal
 
-            Console().print(*listing())
+            terminal().print(*listing())
             return
         if name is None:
             raise ValueError("A table or figure must be named, such as table-1. --list shows all.")

@@ -19,8 +19,9 @@ from spadeful.training.settings import check_names, to_json
 from spadeful.training.states import BEST, LAST
 
 CONFIG = "config.json"
-#: What a run writes beside it, among others.
-RESULTS = (BEST, "log.csv", "log.json", "result.json")
+#: What a run writes beside it.
+RESULTS = (BEST, "log.csv", "log.json", "result.json", "run.png", "classes.json", "masses.csv", "masses.png", "samples",
+           "interpolation.png")  # fmt: skip
 #: Weights are kept in full precision: solvers and optimisers need it.
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
 
@@ -74,6 +75,12 @@ def is_first() -> bool:
     """Whether this is the process that speaks, of those that share a run."""
     shared = torch.distributed.is_available() and torch.distributed.is_initialized()
     return not shared or torch.distributed.get_rank() == 0
+
+
+def part() -> None:
+    """Let processes that shared a run go: one that ends with its group still there may be killed on the way out."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 from pathlib import Path
 from typing import Any
@@ -109,13 +110,13 @@ class Folder:
             raise OSError(
                 f"{self.path} must have room for {room / 1e6:.0f} MB of checkpoints. It has {free / 1e6:.0f} MB."
             )
-        probe = self.path / ".probe"
+        probe = self.path / f".probe-{secrets.token_hex(6)}"
         try:
             probe.write_bytes(b"0")
             probe.unlink()
         except OSError as error:
             raise OSError(f"{self.path} must be a folder that can be written to: {error}") from None
-        self._lock = (self.path / ".lock").open("w")
+        self._lock = (self.path / ".lock").open("a")
         try:
             import fcntl
 
