@@ -39,6 +39,7 @@ from spadeful.adapt.selection import RULES
 from spadeful.adapting import MASSES, build, domains_of, load_kept, some_features
 from spadeful.adapting import run as adapt
 from spadeful.arrays import Floats
+from spadeful.checkpoint import differences
 from spadeful.files import reading, replacing
 from spadeful.grids import configs_of, published, read_grids, spread, without_seed
 from spadeful.progress import progress_bar
@@ -123,8 +124,12 @@ def digest(config: Config) -> str:
 def is_done(config: Config, folder: Path) -> bool:
     if not (folder / "result.json").exists():
         return False
-    if read_config(folder / "config.json", {}) != config:
-        raise ValueError(f"{folder} holds a run with other settings than the experiment. Choose another folder.")
+    was = dataclasses.asdict(read_config(folder / "config.json", {}))
+    if changes := differences(was, dataclasses.asdict(config)):
+        raise ValueError(
+            f"{folder} holds a run with other settings than the experiment: {'; '.join(changes)}. "
+            "Choose another folder of runs (--runs), or remove that one."
+        )
     return True
 
 

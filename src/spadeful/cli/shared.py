@@ -33,6 +33,7 @@ def refusals(context: typer.Context | None = None) -> Iterator[None]:
         if isinstance(refusal, MemoryError) and words in ("", "std::bad_alloc"):
             words = "There is not enough memory. Take fewer points, or smaller batches."
         words = re.sub(r"\w+=True \((--[\w-]+)\)", r"\1", words)
+        words = re.sub(r"^The '(\w+)' parameter of \w+ must ", r"\1 must ", words)
         typer.echo(f"spadeful: {in_options(words, context) if context else words}", err=True)
         raise typer.Exit(code=2) from None
     except KeyboardInterrupt as stop:
@@ -42,7 +43,7 @@ def refusals(context: typer.Context | None = None) -> Iterator[None]:
 
 def in_options(words: str, context: typer.Context) -> str:
     """A refusal with what the user has typed: --batch-size for batch_size, --replace for replace=True, a file for x."""
-    words = re.sub(r"^The '(\w+)' parameter of \w+ must ", r"\1 must ", re.sub(r" \(of \w+: \w+\)", "", words))
+    words = re.sub(r" \(of \w+: \w+\)", "", words)
     for each in context.command.params:
         name, said = f"{each.name}", option_of(each)
         if each.param_type_name == "argument":
