@@ -15,6 +15,7 @@ pytest.importorskip("sklearn")
 from spadeful import adapt as ad  # noqa: E402
 from spadeful.adapt.methods import Step  # noqa: E402
 from spadeful.adapt.methods.base import Batch  # noqa: E402
+from spadeful.adapt.streams import LoaderStream  # noqa: E402
 from spadeful.generate.train import Training as GenerateTraining  # noqa: E402
 from spadeful.training.record import Rule, chosen  # noqa: E402
 
@@ -64,6 +65,32 @@ def test_plain_loaders_repeat_and_go_on_to_the_same_bits(method, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(Stopping(**vars(method)), folder=tmp_path)
     assert torch.equal(run(method, folder=tmp_path, resume=True), whole)
+
+
+class Noise(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return torch.rand(3), index % 2
+
+
+def test_workers_of_two_loaders_draw_apart_and_by_the_seed():
+    def first(seed):
+        return LoaderStream(*(torch.utils.data.DataLoader(Noise(), 4, num_workers=1) for _ in range(2)), seed).batch(0)
+
+    one, again, other = first(0), first(0), first(1)
+    assert torch.equal(one.source, again.source)
+    assert not torch.equal(one.source, one.target)
+    assert not torch.equal(one.source, other.source)
+
+
+def test_labels_may_be_shares_of_the_classes():
+    source, target = domains()
+    shares = torch.nn.functional.one_hot(torch.tensor(source.y)).float()
+    loaders = [(torch.tensor(np.array(source.x)), shares)], [torch.tensor(np.array(target.x))]
+    record = ad.adapt(small(), *loaders, ad.SourceOnly(), ad.Training(2))
+    assert math.isfinite(record.rows[-1]["loss"])
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])

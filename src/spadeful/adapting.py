@@ -70,7 +70,7 @@ def run(
     Image files are read by as many processes as there are to be `workers`.
     """
     folder = Path(folder)
-    check_outside(folder, (config.source, config.target))
+    check_outside(folder, {config.source, config.target} - {*NAMES})
     runs.check_folder(folder, config, resume)
     pair = domains_of(config, data, workers, progress)
     test = {"source": pair.source_test, "target": pair.target_test}

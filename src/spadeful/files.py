@@ -80,7 +80,8 @@ def replacing(path: str | Path, force: bool = False) -> Iterator[Path]:
     mode = temporary.stat().st_mode
     try:
         yield temporary
-        temporary.chmod(mode)  # some write a file of their own in its place
+        if temporary.stat().st_mode != mode:  # some write a file of their own in its place
+            temporary.chmod(mode)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -49,7 +49,7 @@ def run(
 ) -> Record:
     """Train as the config says; the folder gets the config, checkpoints, logs, sheets of samples and the result."""
     folder = Path(folder)
-    check_outside(folder, (config.data,))
+    check_outside(folder, {config.data} - {*NAMES})
     runs.check_folder(folder, config, resume)
     images = read_images(config.data, data, size=config.image_size, workers=workers, progress=progress)
     check_batch_size(config.batch_size, images)

@@ -138,8 +138,8 @@ def warnings_in_a_line() -> Iterator[None]:
         except KeyboardInterrupt as stop:
             clear_frames(stop.__traceback__)  # ends the workers here, where what joblib says of that is caught
             raise
-    for message in dict.fromkeys(str(warning.message) for warning in caught):
-        warnings.warn(message, stacklevel=3)
+    for message, category in dict.fromkeys((str(warning.message), warning.category) for warning in caught):
+        warnings.warn(message, category, stacklevel=3)
 
 
 def summary(

@@ -166,7 +166,7 @@ def adapt(
         check_batch_size(batch_size, from_source, to_target)
         stream = DomainStream(from_source, to_target, batch_size, training.seed)
     elif from_source is None and to_target is None:
-        stream = LoaderStream(source, target)  # type: ignore[arg-type]
+        stream = LoaderStream(source, target, training.seed)  # type: ignore[arg-type]
     else:
         raise TypeError("source and target must both be arrays, or both be loaders.")
     if test is None:
@@ -185,7 +185,8 @@ def adapt(
     if warmup is not None:
         phases = [Phase(SourceOnly(), warmup), *phases]
     place, sizes = fabric.device, sizes_of(network, first.source[:2])
-    largest = int(first.labels.max()) if from_source is None or from_source.y is None else int(from_source.y.max())
+    labels = first.labels if from_source is None or from_source.y is None else from_source.y
+    largest = int(labels.max()) if labels.ndim == 1 else 0  # else they are shares of the classes
     if largest >= sizes[1]:
         raise ValueError(
             f"The network must have a logit for each class, numbered from 0: at least {largest + 1}. Got {sizes[1]}."

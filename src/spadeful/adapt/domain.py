@@ -54,8 +54,9 @@ class Domain:
         x.flags.writeable = False
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "classes", tuple(map(str, self.classes)))
-        if twice := [name for name in self.classes if self.classes.count(name) > 1]:
-            raise ValueError(f"The classes of {self.name} must have names of their own. Got {twice[0]!r} twice.")
+        if len({*self.classes}) < len(self.classes):
+            twice = next(name for name in self.classes if self.classes.count(name) > 1)
+            raise ValueError(f"The classes of {self.name} must have names of their own. Got {twice!r} twice.")
         if self.y is not None:
             object.__setattr__(self, "y", checked_labels(self.y, len(x), len(self.classes), self.name))
 

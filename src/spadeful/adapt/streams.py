@@ -62,14 +62,14 @@ class LoaderStream:
     `generator` of its own, with a seed.
     """
 
-    def __init__(self, source: Iterable[Any], target: Iterable[Any]) -> None:
+    def __init__(self, source: Iterable[Any], target: Iterable[Any], seed: int = 0) -> None:
         if isinstance(source, Iterator) or isinstance(target, Iterator):
             raise TypeError("A loader must be one that can begin anew, such as a DataLoader. Got an iterator instead.")
-        self._loaders = source, target
+        self._loaders, self._seed = (source, target), seed
         self._restart()
 
     def _restart(self) -> None:
-        source, target = map(alone, self._loaders)
+        source, target = (alone(loader, 2 * self._seed + side) for side, loader in enumerate(self._loaders))
         self._source, self._target = endless(source), endless(target)
         self._next = 0
         self._last: Batch | None = None  # asked for twice, it is the same: whoever looks at one first changes nothing
@@ -85,12 +85,13 @@ class LoaderStream:
             target = given[0] if isinstance(given, (tuple, list)) else given
             self._next += 1
             if self._next > number:
-                self._last = Batch(x, torch.as_tensor(y).long(), target)
+                labels = torch.as_tensor(y)
+                self._last = Batch(x, labels if labels.ndim > 1 else labels.long(), target)
                 return self._last
 
 
-def alone(loader: Iterable[Any]) -> Iterable[Any]:
-    """The loader with random numbers of its own.
+def alone(loader: Iterable[Any], seed: int) -> Iterable[Any]:
+    """The loader with random numbers of its own, those of its workers too.
 
     A DataLoader takes one whenever it begins, even if it does not shuffle. Were it taken from those of torch, what
     training draws would depend on when that is.
@@ -98,7 +99,7 @@ def alone(loader: Iterable[Any]) -> Iterable[Any]:
     if not isinstance(loader, DataLoader) or loader.generator is not None:
         return loader
     found = copy(loader)
-    found.generator = torch.Generator().manual_seed(0)
+    found.generator = torch.Generator().manual_seed(seed)
     return found
 
 
