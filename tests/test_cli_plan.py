@@ -241,6 +241,11 @@ def test_bad_requests_are_refused_in_a_line(folder, arguments, message):
     assert (folder / "there.npz").read_text() == "earlier"
 
 
+def test_names_of_files_are_said_as_they_are(folder):
+    Path("my tau 1.csv").write_bytes(b"\xff\xfe\x00\x01" * 10)
+    assert "my tau 1.csv must be a text file in UTF-8" in refused("my tau 1.csv", "y.npy", "-o", "plan.npz")
+
+
 def test_bad_files_are_refused_in_a_line(folder):
     np.save("flat.npy", np.ones((50, 2)))
     np.save("objects.npy", np.array([[None, 1]], dtype=object))

@@ -16,7 +16,7 @@ pytest.importorskip("lightning_fabric")
 from spadeful.adapt.config import METHODS  # noqa: E402
 from spadeful.adapting import run  # noqa: E402
 from spadeful.figures import LOOKS  # noqa: E402
-from spadeful.reproducing import read_experiment, reproduce, summary  # noqa: E402
+from spadeful.reproducing import CHECKPOINTS, read_experiment, reproduce, summary  # noqa: E402
 from spadeful.training import states  # noqa: E402
 
 SMALL = """
@@ -116,7 +116,8 @@ def test_a_target_without_labels_has_no_accuracy(folder):
     Path("small.toml").write_text(SMALL.replace('target = "features.npz:b"', 'target = "unlabelled.npz"'))
     done = CliRunner().invoke(app, ["reproduce", "small.toml", "-o", "results.json", "--runs", "runs"])
     assert done.exit_code == 0, done.output
-    assert "Traceback" not in done.output
+    row = next(line for line in done.output.splitlines() if "there, m-pot" in line)
+    assert [cell.strip() for cell in row.split("\u2502")][3:-2] == ["-"] * len(CHECKPOINTS)
 
 
 def test_runs_that_are_not_done_are_said_to_be_missing(folder):

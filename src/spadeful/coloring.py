@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from rich.table import Table
-from rich.text import Text as Cell
 
 from spadeful import figures
 from spadeful.color import ColorTransfer, Transferred, transfer_colors, transfer_masses
@@ -294,5 +293,5 @@ def show(*rows: tuple[str, str]) -> None:
     table.add_column()
     table.add_column(overflow="fold")
     for name, text in rows:
-        table.add_row(name, Cell(text))
+        table.add_row(name, text)
     terminal().print(table)

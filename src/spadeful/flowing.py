@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
-from rich.text import Text as Cell
 
 from spadeful import figures
 from spadeful.arrays import Floats
@@ -157,5 +156,5 @@ def summary(
     if animation is not None:
         rows["animation"] = str(animation)
     for name, text in rows.items():
-        table.add_row(name, Cell(text))
+        table.add_row(name, text)
     return table

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
-from rich.text import Text as Cell
 
 from spadeful import figures
 from spadeful.aggregate import MiniBatchPlan
@@ -151,7 +150,7 @@ def summary(
     table.add_column(overflow="fold")
 
     def row(name: str, text: str) -> None:
-        table.add_row(name, Cell(text))
+        table.add_row(name, text)
 
     def share(masses: NDArray[Any]) -> str:
         matched = int((masses > 0).sum())

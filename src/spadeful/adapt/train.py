@@ -13,7 +13,7 @@ from lightning_fabric import Fabric
 from torch import nn
 from torch.optim import Optimizer
 
-from spadeful.adapt.methods.base import Batch, Method, Step, like_weights
+from spadeful.adapt.methods.base import Batch, Method, Step, like_weights, precision_of
 from spadeful.adapt.selection import RULES, check_rule
 from spadeful.batches import check_count
 from spadeful.training import loop, states
@@ -113,7 +113,7 @@ class Adaptation:
     def learners(self) -> Learners:
         own = self.method.modules(*self.sizes)
         if own is not None:
-            own.to(like_weights(self.network, torch.empty(0)).dtype)
+            own.to(precision_of(self.network))
         modules = {"network": self.network} | ({"method": own} if own is not None else {})
         return Learners(modules, {"optimizer": self.training.build(self.network, own)})
 

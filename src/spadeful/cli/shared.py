@@ -44,6 +44,9 @@ def refusals(context: typer.Context | None = None) -> Iterator[None]:
 def in_options(words: str, context: typer.Context) -> str:
     """A refusal with what the user has typed: --batch-size for batch_size, --replace for replace=True, a file for x."""
     words = re.sub(r" \(of \w+: \w+\)", "", words)
+    files = [str(value) for value in context.params.values() if isinstance(value, (str, Path)) and " " in str(value)]
+    for at, file in enumerate(files):  # which may hold any word
+        words = words.replace(file, f"\0{at}\0")
     for each in context.command.params:
         name, said = f"{each.name}", option_of(each)
         if each.param_type_name == "argument":
@@ -56,7 +59,7 @@ def in_options(words: str, context: typer.Context) -> str:
                 )
         if words.startswith(f"{name} must "):
             words = said + words.removeprefix(name)
-    return words
+    return re.sub(r"\0(\d+)\0", lambda found: files[int(found[1])], words)
 
 
 def option_of(parameter: Any) -> str:

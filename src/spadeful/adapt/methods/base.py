@@ -46,10 +46,15 @@ def of_source(network: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     return features, logits
 
 
+def precision_of(network: nn.Module) -> torch.dtype:
+    """That of its weights."""
+    kinds = (each.dtype for each in network.parameters() if each.is_floating_point())
+    return next(kinds, torch.get_default_dtype())
+
+
 def like_weights(network: nn.Module, x: Tensor) -> Tensor:
     """Points in the precision of the network's weights."""
-    weights = next((each for each in network.parameters() if each.is_floating_point()), x)
-    return x.to(weights.dtype) if x.is_floating_point() else x
+    return x.to(precision_of(network)) if x.is_floating_point() else x
 
 
 def batch_norms(network: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
